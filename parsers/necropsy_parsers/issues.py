@@ -1,0 +1,101 @@
+"""What could not be read, counted and named: an issue is a row of the report.
+
+Formats never raise on content and never print; they call `Issues.add` with a kind
+from `CATALOGUE`. The catalogue says how bad a kind is and who lost the data, so that
+a report can tell "your logger truncated this" from "Necropsy gave up here".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from necropsy_parsers.records import Anchor
+
+INFO: Final = "info"
+NOTICE: Final = "notice"
+DATA_LOSS: Final = "data-loss"
+ERROR: Final = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of trouble: `level` (info, notice, data-loss, error), `blame`, a line."""
+
+    level: str
+    blame: str  # "recorder" (the job or its logger) or "reader" (Necropsy)
+    meaning: str
+
+
+CATALOGUE: Final[dict[str, Kind]] = {
+    "source/unreadable": Kind(ERROR, "recorder", "the input cannot be opened or read"),
+    "source/empty": Kind(NOTICE, "recorder", "the input holds no bytes"),
+    "source/truncated": Kind(DATA_LOSS, "recorder", "the compressed or archived input ends too early"),
+    "source/corrupt": Kind(DATA_LOSS, "recorder", "the compressed or archived input is damaged"),
+    "source/limit": Kind(DATA_LOSS, "reader", "reading stopped at a safety limit"),
+    "source/skipped-member": Kind(NOTICE, "reader", "an archive member or file was not opened"),
+    "text/invalid-utf8": Kind(NOTICE, "recorder", "bytes that are not UTF-8 were shown as U+FFFD"),
+    "text/nul": Kind(NOTICE, "recorder", "NUL bytes were skipped (a sparse or preallocated log)"),
+    "text/long-line": Kind(NOTICE, "reader", "the rest of a very long line was not analyzed"),
+    "text/cut-traceback": Kind(DATA_LOSS, "recorder", "a traceback ends without its exception line"),
+    "text/headless-traceback": Kind(DATA_LOSS, "recorder", "a traceback starts in the middle"),
+    "text/repeats-folded": Kind(INFO, "reader", "identical messages were counted, not kept"),
+    "text/sampled": Kind(INFO, "reader", "of very many progress lines a sample was read"),
+    "sniff/unknown": Kind(ERROR, "reader", "no format claims this input"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ParseIssue:
+    """One kind of trouble in one input; `count` occurrences (or bytes, see `unit`)."""
+
+    kind: str
+    input: str
+    count: int = 1
+    unit: str = "times"
+    detail: str = ""
+    first: Anchor | None = None
+
+    @property
+    def level(self) -> str:
+        """The catalogue's level for this kind."""
+        return CATALOGUE[self.kind].level
+
+    @property
+    def blame(self) -> str:
+        """Who lost the data: `recorder` or `reader`."""
+        return CATALOGUE[self.kind].blame
+
+    @property
+    def meaning(self) -> str:
+        """The catalogue's sentence for this kind."""
+        return CATALOGUE[self.kind].meaning
+
+
+class Issues:
+    """Collects issues; the same kind in the same input is one row with a count."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], ParseIssue] = {}
+
+    def add(
+        self,
+        kind: str,
+        input: str,
+        *,
+        count: int = 1,
+        unit: str = "times",
+        detail: str = "",
+        first: Anchor | None = None,
+    ) -> None:
+        """Count `kind`; the first detail and anchor are kept."""
+        key = (kind, input)
+        if (row := self._rows.get(key)) is not None:
+            self._rows[key] = replace(row, count=row.count + count)
+        else:
+            CATALOGUE[kind]  # an unknown kind is a bug, found by the first test that meets it
+            self._rows[key] = ParseIssue(kind, input, count, unit, detail, first)
+
+    def rows(self) -> list[ParseIssue]:
+        """All issues in the order in which they were first met."""
+        return list(self._rows.values())

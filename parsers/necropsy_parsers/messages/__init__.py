@@ -1,0 +1,103 @@
+"""Messages inside logs, one kind per file.
+
+A message module offers `NAME`, `TITLE`, `TRIGGERS` (byte literals, one of which every
+message of the kind holds), optionally `SAMPLED` (literals so frequent that on large
+inputs only a sample of their lines is read), `SAMPLES` (text -> what is read from it) and
+`read(message) -> Iterator[Record]`. Discovery walks this folder; adding a kind edits no
+list. Tracebacks are assembled by the text front end (`text.traceback`), and every
+message is then offered what an exception said as well as what stood in a line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from necropsy_parsers.records import Anchor, Origin, Record
+
+if TYPE_CHECKING:
+    from necropsy_parsers.text.traceback import PythonTraceback
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message: its first line and the lines that belong to it, joined by newlines.
+
+    `exception` is the traceback that said it, or None for a line of the log; `headed`
+    tells that a time, level or logger stood before it.
+    """
+
+    text: str
+    anchor: Anchor
+    origin: Origin
+    seq: int
+    attempt: int
+    headed: bool = False
+    exception: PythonTraceback | None = None
+
+    @property
+    def first(self) -> str:
+        """The first line."""
+        return self.text.split("\n", 1)[0]
+
+
+# What may stand before an error's own words in a line: nothing, an exception's name, C++'s labels.
+_LABEL: Final = re.compile(
+    r"^\W{0,4}(?:what\(\):\s*)?(?:[\w.:]*(?:Error|Exception|error|ERROR)\W{0,3}:? *)*$"
+    r"|(?:terminated with exception|[Cc]aught (?:exception|error)|[Ee]xception|[Uu]nhandled \w+|failed with|failed): *$"
+)
+
+
+def is_label(before: str) -> bool:
+    """Whether the text before an error's words only introduces them; in prose and quotations it does not."""
+    return (
+        len(before) < 300
+        and _LABEL.search(before) is not None
+        and not (before.count('"') % 2 or before.count("(") > before.count(")"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat:
+    """A message module, as found."""
+
+    name: str
+    title: str
+    doc: str
+    triggers: tuple[str, ...]
+    samples: dict[str, dict[str, object]]
+    read: Callable[[Message], Iterator[Record]]
+    sampled: tuple[str, ...] = ()
+
+
+@cache
+def all_messages() -> tuple[MessageFormat, ...]:
+    """Every message module, sorted by name."""
+    found = []
+    for info in pkgutil.iter_modules(__path__, __name__ + "."):
+        module = importlib.import_module(info.name)
+        found.append(
+            MessageFormat(
+                module.NAME,
+                module.TITLE,
+                module.__doc__ or "",
+                tuple(t.decode() for t in module.TRIGGERS),
+                module.SAMPLES,
+                module.read,
+                tuple(t.decode() for t in getattr(module, "SAMPLED", ())),
+            )
+        )
+    return tuple(found)
+
+
+def read_all(message: Message) -> Iterator[Record]:
+    """Offer `message` to every kind whose trigger it holds."""
+    text = message.text
+    for kind in all_messages():
+        if any(t in text for t in kind.triggers) or any(t in text for t in kind.sampled):
+            yield from kind.read(message)

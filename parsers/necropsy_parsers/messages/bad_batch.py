@@ -1,0 +1,99 @@
+"""Lines in which a training program itself notes that its data or values are bad.
+
+    WARNING  : Skipping prediction for ERA5 because of 40320 NaN in tc_tokens.
+    found NaN in input batch 311, skipping        Loss is 0.0 for sample(s): [39363]
+    WARNING: batch 17 contains non-finite values
+
+Such a line is in the program's own words; only its shape is read: something not finite
+(or a zero loss, an empty batch), said of data or of a step that is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from necropsy_parsers.messages import Message
+from necropsy_parsers.records import Record
+
+NAME: Final = "bad_batch"
+TITLE: Final = "Notes about bad batches and samples"
+TRIGGERS: Final = (
+    b"nan",
+    b"NaN",
+    b"NAN",
+    b"Inf",
+    b" inf",
+    b"non-finite",
+    b"not finite",
+    b"nonfinite",
+    b"Loss is 0",
+    b"loss is 0",
+    b"corrupt",
+    b"all zero",
+    b"all-zero",
+    b"empty batch",
+)
+SAMPLES: Final[dict[str, dict[str, object]]] = {
+    "Skipping prediction for ERA5 because of 40320 NaN in tc_tokens.": {"kind": "nan", "subject": "tc_tokens"},
+}
+_NAN: Final = re.compile(r"\b(?:n?[Nn][Aa][Nn]s?|NaNs?|[Ii]nf(?:inite|inity|s)?|non-?finite(?: values?)?|not finite)\b")
+_ZERO: Final = re.compile(
+    r"[Ll]oss is 0(?:\.0+)? for|all[- ]zeros? (?:batch|input|sample|target)|(?:batch|input|sample|target)s? (?:is|are|contains?) all[- ]zeros?|empty batch"
+)
+_DATA: Final = re.compile(
+    r"\b(?:inputs?|batch(?:es)?|samples?|data|tokens?|targets?|labels?|images?|features?|pixel\w*|shards?|records?|frames?|\w+_(?:tokens|ids|values|mask|batch|input|data|labels))\b",
+    re.IGNORECASE,
+)
+_ACT: Final = re.compile(
+    r"\b(?:skip\w*|contain\w*|found|detect\w*|are|were|is|encounter\w*|because|in|has|have|ignor\w*|dropp\w*|bad|corrupt\w*|invalid)\b",
+    re.IGNORECASE,
+)
+_NOT: Final = re.compile(
+    r"\b(?:no|zero|0|without|check(?:ing)? for|assert no|remov\w+|replac\w+|fill\w*|drop(?:ped)? 0|handl\w+|mask\w* out) \w{0,12} ?(?:nan|inf|non-?finite)|nan_to_num|isnan|nanmean|fillna|allow_nan|nan_policy|check_nan|detect_nan|skip_nan",
+    re.IGNORECASE,
+)
+_SUBJECT: Final = re.compile(
+    r"\b(?:in|for|of|input|batch|tensor|sample\(s\):?|samples?)\s+[\[('\"`]?(?P<subject>[\w.\[\]-]+)"
+)
+_VALUE: Final = re.compile(
+    r"learning[ _]rate|\blr\b|nan iterations|loss\W{1,3}\d|(?:loss|norm|lr|ppl|acc\w*|psnr|metric)\S*\s*[:=]?\s*-?(?:nan|inf)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BadBatch(Record):
+    """One note: `kind` `nan` or `zero`, the `subject` it names, its text, whether it was a warning."""
+
+    kind: str
+    subject: str
+    text: str
+    loud: bool
+
+
+def read(message: Message) -> Iterator[BadBatch]:
+    """The note that `message` is, if it is one."""
+    text = message.first
+    if message.exception is not None or len(text) > 600 or "Warning: Error detected" in text:
+        return
+    nan, zero = _NAN.search(text), _ZERO.search(text)
+    if (
+        not (zero or (nan and _DATA.search(text) and _ACT.search(text)))
+        or _NOT.search(text)
+        or (_VALUE.search(text) and not zero)
+    ):
+        return
+    subjects = [m["subject"] for m in _SUBJECT.finditer(text)]
+    yield BadBatch(
+        message.anchor,
+        "nan" if nan else "zero",
+        subjects[-1].strip(".[]") if subjects else "",
+        text.strip()[:300],
+        (message.origin.level or "").upper()[:1] in ("W", "E", "C", "F"),
+        origin=message.origin,
+        seq=message.seq,
+        attempt=message.attempt,
+    )

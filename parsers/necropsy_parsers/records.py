@@ -1,0 +1,86 @@
+"""The vocabulary that every format speaks: where a record stands and whose it is.
+
+All records are frozen; formats derive their own from `Record`. Lines are numbered
+from 1 (as editors show them); byte offsets count the text *after* decompression and
+conversion to UTF-8, half open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A quoted stretch of an input.
+
+    `input` is the input's display name (its path, `archive.tar!member`, or `-`),
+    `start`/`end` are byte offsets, `line` is 1-based, `text` is the quoted first line
+    without control characters and without launcher prefixes.
+    """
+
+    input: str
+    start: int
+    end: int
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A clock reading as printed.
+
+    `seconds` are comparable only between stamps of the same `clock`: `date` (seconds
+    since 1970, zone as printed or none), `no-year` (glog: month and day but no year)
+    or `day` (time of day only).
+    """
+
+    seconds: float
+    clock: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who wrote a line, as far as its prefixes tell; every part may be unknown.
+
+    `source` is a service, pod, container or worker name; `stream` is `stdout` or
+    `stderr`; `level` is the printed level of the message (`ERROR`, `W`, ...); `place`
+    is the `file:line` of the logging call where a prefix shows it.
+    """
+
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    source: str | None = None
+    stream: str | None = None
+    level: str | None = None
+    place: tuple[str, int] | None = None
+    time: Stamp | None = None
+
+
+UNKNOWN = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a Python stack. `line` is None where the text does not say.
+
+    `text` is the source text as the log quoted it ("" when it did not).
+    """
+
+    file: str
+    line: int | None
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What every format's records share: `seq` is the order of reading within a run."""
+
+    anchor: Anchor
+    origin: Origin = field(default=UNKNOWN, kw_only=True)
+    seq: int = field(default=0, kw_only=True)
+    attempt: int = field(default=0, kw_only=True)

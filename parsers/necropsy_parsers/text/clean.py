@@ -1,0 +1,51 @@
+"""One raw line to printable text: ANSI, carriage returns, glued messages.
+
+`\\x1b[31mRuntimeError\\x1b[0m: ...` -> `RuntimeError: ...`; a progress bar's redraws
+(`\\r`) become separate pieces; a traceback glued to the end of a bar starts a piece of
+its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# CSI, OSC (hyperlinks, titles), two-byte escapes; and CSI whose ESC a log shipper dropped: `[31m`.
+_ANSI: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_BARE_SGR: Final = re.compile(r"\[(?:\d{1,3}(?:;\d{1,3})*)m")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+# Another writer's line, or what a bar without a final newline runs into.
+_WOVEN: Final = re.compile(r"(?<=[^\s:\[(])(?=\[rank\d+\]:)|(?<=it/s\])[ \t]*(?=\S)|(?<=s/it\])[ \t]*(?=\S)")
+# A message glued to the end of other text of the same writer; looked for behind the prefixes.
+_GLUED: Final = re.compile(
+    r"(?<=[\]\d%|])[ \t]*(?=Traceback \(most recent call last\):)"
+    r"|(?<=[\]%|])(?=(?:/[\w.+-]+)+\.py:\d+: \w*Warning:)"
+)
+
+
+def strip_ansi(text: str) -> str:
+    """`text` without terminal escapes and control characters (tabs stay)."""
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    elif "[0m" in text:
+        text = _BARE_SGR.sub("", text)
+    return _CONTROL.sub("", text)
+
+
+def pieces(data: bytes) -> list[str]:
+    """The pieces of a raw line, in order, cleaned; never empty unless the line is."""
+    text = data.decode("utf-8", "replace")
+    parts = [p for p in text.split("\r") if p.strip()] if "\r" in text else [text]
+    out: list[str] = []
+    for part in parts:
+        part = strip_ansi(part).rstrip()
+        out += [p for p in _WOVEN.split(part) if p.strip()] if "[" in part else [part]
+    return out or [""]
+
+
+def split_glued(text: str) -> list[str]:
+    """The messages that were run together behind one prefix; one for nearly every line."""
+    if "Traceback (" not in text and "Warning:" not in text:
+        return [text]
+    return [p for p in _GLUED.split(text) if p.strip()] or [text]

@@ -1,0 +1,266 @@
+"""A log to records: scan, clean, peel, un-weave, assemble.
+
+Every line goes to the writer that its prefix names; each writer has its own open
+traceback and its own open message, so that woven ranks come apart. A line without any
+prefix continues the record above if that one is still open, and is a writer of its own
+otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from necropsy_parsers.issues import Issues
+from necropsy_parsers.messages import Message, all_messages, read_all
+from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.text.attempt import AttemptCounter
+from necropsy_parsers.text.clean import pieces, split_glued
+from necropsy_parsers.text.plain import PROGRESS, TEARDOWN, TextRun
+from necropsy_parsers.text.prefix import Peeled, Peeler
+from necropsy_parsers.text.scan import Gap, RawLine, Scanner
+from necropsy_parsers.text.traceback import HEADER, PythonTraceback, TracebackReader
+from necropsy_parsers.text.vote import vote
+
+# Literals besides the messages' own that make a line worth reading.
+BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit")
+MAX_BLOCK: Final = 60  # lines of one message that is no traceback
+WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
+SAMPLE_LINES: Final = 400  # of the head, for `vote`
+# Messages that go on in indented lines: warnings quote source, faulthandler and anomaly mode quote stacks.
+_HAS_MORE: Final = re.compile(r"Warning: |most recent call first|what\(\)|terminate called|xception|rror|\[PG |NCCL")
+_SHAPE: Final = re.compile(r"0x[0-9a-f]+|\d+")
+FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that are still read one by one
+
+
+class Writer:
+    """What one writer has open."""
+
+    __slots__ = ("block", "block_end", "lead", "run", "trace", "trace_end", "trace_head", "trace_kind", "trace_lines")
+
+    def __init__(self) -> None:
+        self.trace = TracebackReader()
+        self.trace_head: tuple[Anchor, Origin, int] | None = None
+        self.trace_end = 0
+        self.trace_lines = 0
+        self.trace_kind = "plain"
+        self.lead = ""
+        self.block: Message | None = None
+        self.block_end = 0
+        self.run: TextRun | None = None
+
+
+class LogReader:
+    """Reads one log; `records(chunks)` yields its records in the order in which they end."""
+
+    def __init__(self, name: str, issues: Issues, first_seq: int = 0) -> None:
+        self.name = name
+        self.issues = issues
+        self._seq = first_seq
+        self._writers: dict[str, Writer] = {}
+        self._last = ""
+        self._watch = 0  # lines up to here are read whatever they hold
+        self._peeler = Peeler()
+        self._attempts = AttemptCounter()
+        self._shapes: dict[tuple[str, str], int] = {}
+        triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
+        self._scanner = Scanner(sorted(triggers), name, issues, self._busy)
+        self._triggers = tuple(sorted(t for kind in all_messages() for t in (*kind.triggers, *kind.sampled)))
+
+    @property
+    def lines(self) -> int:
+        """Lines read so far."""
+        return self._scanner.lines
+
+    def records(self, chunks: Iterable[bytes]) -> Iterator[Record]:
+        """All records of the text; chunks as `decode.text_chunks` makes them."""
+        for item in self._scanner.scan(self._prepared(chunks)):
+            if isinstance(item, Gap):
+                yield from self._gap(item)
+            else:
+                for piece in pieces(item.data):
+                    peeled = self._peeler.peel(piece)
+                    for text in split_glued(peeled.text):
+                        yield from self._line(item, replace(peeled, text=text))
+        for writer in self._writers.values():
+            yield from self._close(writer, at_end=True)
+
+    # -- lines ----------------------------------------------------------------
+
+    def _prepared(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        first = True
+        for chunk in chunks:
+            if first:
+                head = [pieces(line)[-1] for line in chunk[:65536].split(b"\n")[:SAMPLE_LINES]]
+                self._peeler = Peeler(vote(head))
+                first = False
+            yield chunk
+
+    def _busy(self) -> bool:
+        return self._scanner.lines < self._watch or any(
+            w.trace.open or w.block is not None for w in self._writers.values()
+        )
+
+    def _gap(self, gap: Gap) -> Iterator[Record]:
+        """Lines nobody looked at: whatever was open ends before them."""
+        for writer in self._writers.values():
+            yield from self._close(writer)
+        anchor = Anchor(self.name, gap.start, gap.end, gap.number)
+        yield TextRun(anchor, gap.lines, gap.lines, 0, "?", seq=gap.start + self._seq, attempt=self._attempts.current)
+
+    def _line(self, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
+        self._attempts.see(peeled.text)
+        key = self._writer_key(peeled)
+        writer = self._writers.setdefault(key, Writer())
+        self._last = key
+        text = peeled.text
+        writer.trace.at = (raw.number, raw.start, raw.end)
+        if writer.trace.open:
+            if not (peeled.headed and not writer.trace.waiting) and writer.trace.feed(text):
+                writer.trace_end, writer.trace_lines = raw.end, writer.trace_lines + 1
+                return
+            yield from self._finish_trace(writer)
+        if writer.block is not None and not peeled.headed and self._belongs(writer.block, text):
+            self._extend(writer, text, raw.end)
+            return
+        if raw.hit and (begun := writer.trace.begin(text)):
+            yield from self._finish_block(writer)
+            self._open_trace(writer, raw, peeled, begun)
+            return
+        yield from self._finish_block(writer)
+        if raw.hit and any(t in text for t in self._triggers):
+            yield from self._finish_run(writer)
+            yield from self._open_block(writer, raw, peeled, key)
+        else:
+            yield from self._plain(writer, raw, peeled, key)
+
+    def _writer_key(self, peeled: Peeled) -> str:
+        """The writer of a line; one without prefix may belong to the record above."""
+        if peeled.key or peeled.headed:
+            return peeled.key
+        last = self._writers.get(self._last)
+        if self._last and last is not None and (last.block is not None or last.trace.open):
+            text = peeled.text
+            plain = self._writers.get("")
+            if (plain is None or not plain.trace.open) and HEADER not in text and text.strip():
+                return self._last
+        return ""
+
+    # -- messages ---------------------------------------------------------------
+
+    def _open_block(self, writer: Writer, raw: RawLine, peeled: Peeled, key: str) -> Iterator[Record]:
+        shape = (key, _SHAPE.sub("0", peeled.text[:200]))
+        seen = self._shapes.get(shape, 0) + 1
+        if len(self._shapes) < 50_000:
+            self._shapes[shape] = seen
+        if seen > FOLD_AFTER and not raw.sampled:
+            self.issues.add("text/repeats-folded", self.name, unit="messages")
+            return
+        anchor = self._anchor(raw, peeled.text)
+        writer.block = Message(
+            peeled.text, anchor, peeled.origin, raw.start + self._seq, self._attempts.current, peeled.headed
+        )
+        writer.block_end = raw.end
+        writer.lead = peeled.text
+        yield from ()
+
+    @staticmethod
+    def _belongs(block: Message, text: str) -> bool:
+        if block.text.count("\n") >= MAX_BLOCK:
+            return False
+        if text[:1] in (" ", "\t") and text.strip():
+            return _HAS_MORE.search(block.text) is not None
+        # Messages of C++ origin go on without prefix and indentation (`ncclRemoteError: ...`).
+        return text.startswith(("frame #", "ncc", "Last error:", "Exception raised from"))
+
+    def _extend(self, writer: Writer, text: str, end: int) -> None:
+        b = writer.block
+        assert b is not None
+        anchor = Anchor(b.anchor.input, b.anchor.start, end, b.anchor.line, b.anchor.text)
+        writer.block = Message(f"{b.text}\n{text}", anchor, b.origin, b.seq, b.attempt, b.headed)
+
+    def _finish_block(self, writer: Writer) -> Iterator[Record]:
+        if (block := writer.block) is not None:
+            writer.block = None
+            yield from read_all(block)
+
+    # -- tracebacks ---------------------------------------------------------------
+
+    def _open_trace(self, writer: Writer, raw: RawLine, peeled: Peeled, begun: str) -> None:
+        writer.trace_head = (self._anchor(raw, peeled.text), peeled.origin, raw.start + self._seq)
+        writer.trace_end, writer.trace_lines = raw.end, 1
+        writer.trace_kind = _kind(begun, peeled, writer.lead)
+
+    def _finish_trace(self, writer: Writer, *, at_end: bool = False) -> Iterator[Record]:
+        head, kind, lines = writer.trace_head, writer.trace_kind, writer.trace_lines
+        chain = writer.trace.take()
+        if head is None or not chain:
+            return
+        anchor, origin, seq = head
+        anchor = Anchor(anchor.input, anchor.start, writer.trace_end, anchor.line, anchor.text)
+        whole = chain[-1].complete
+        if not whole and (kind == "headless" or not at_end):
+            kind = "stack"  # frames of no exception: Dynamo and NumPy print such
+        elif not whole:
+            self.issues.add("text/cut-traceback", self.name, first=anchor)
+        elif kind == "headless":
+            self.issues.add("text/headless-traceback", self.name, first=anchor)
+        attempt = self._attempts.current
+        record = PythonTraceback(anchor, chain, kind, lines, writer.lead, origin=origin, seq=seq, attempt=attempt)
+        writer.trace_head = None
+        self._watch = self._scanner.lines + WATCH
+        yield from self._finish_run(writer)
+        yield record
+        for exc in chain:
+            if exc.complete:
+                yield from read_all(Message(f"{exc.type}: {exc.text}", anchor, origin, seq, attempt, exception=record))
+
+    # -- plain text ---------------------------------------------------------------
+
+    def _plain(self, writer: Writer, raw: RawLine, peeled: Peeled, key: str) -> Iterator[Record]:
+        text = peeled.text
+        if text.strip():
+            writer.lead = text
+        ordinary = int(not TEARDOWN.match(text))
+        progress = int(bool(ordinary and PROGRESS.search(text)))
+        run = writer.run
+        if run is None:
+            anchor = self._anchor(raw, text)
+            writer.run = TextRun(
+                anchor, 1, ordinary, progress, key,
+                origin=peeled.origin, seq=raw.start + self._seq, attempt=self._attempts.current,
+            )  # fmt: skip
+            return
+        anchor = Anchor(run.anchor.input, run.anchor.start, raw.end, run.anchor.line, run.anchor.text)
+        writer.run = TextRun(
+            anchor, run.lines + 1, run.ordinary + ordinary, run.progress + progress, key,
+            origin=run.origin, seq=run.seq, attempt=run.attempt,
+        )  # fmt: skip
+        yield from ()
+
+    def _finish_run(self, writer: Writer) -> Iterator[Record]:
+        if writer.run is not None:
+            yield writer.run
+            writer.run = None
+
+    def _close(self, writer: Writer, *, at_end: bool = False) -> Iterator[Record]:
+        if writer.trace.open:
+            yield from self._finish_trace(writer, at_end=at_end)
+        yield from self._finish_block(writer)
+        yield from self._finish_run(writer)
+
+    def _anchor(self, raw: RawLine, text: str) -> Anchor:
+        return Anchor(self.name, raw.start, raw.end, raw.number, text.strip()[:400])
+
+
+def _kind(begun: str, peeled: Peeled, lead: str) -> str:
+    """The kind of a traceback, by how it began and what stood before it."""
+    if begun != "header":
+        return "headless" if begun == "frame" else "bare"
+    if lead.startswith("Exception in thread"):
+        return "thread"
+    if lead.startswith("Exception ignored"):
+        return "ignored"
+    return "logged" if peeled.headed and peeled.origin.level not in (None, "E") else "plain"

@@ -1,0 +1,41 @@
+"""Runs of text that nobody claims: counted, and judged as a sign that work went on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from necropsy_parsers.records import Record
+
+# A training or evaluation step was reported: bars (`12/391 [00:41<21:33`), step and loss counters.
+PROGRESS: Final = re.compile(
+    r"\d+/\d+ \[\d+:\d\d|\d+%\|.*\|"
+    r"|\b(?:step|iter(?:ation)?|epoch|batch|update)s?\b\W{0,3}\[?\d+"
+    r"|\b(?:loss|lr|learning_rate|grad_norm|ppl|acc(?:uracy)?|throughput|tokens/s(?:ec)?|it/s|s/it)\W{1,4}-?\d",
+    re.IGNORECASE,
+)
+
+# What shells, launchers, trackers and interpreters write when a job is already over.
+TEARDOWN: Final = re.compile(
+    r"\s|$|exit(?:ed)?\b|wandb|srun: |slurmstepd|sbatch|make(?:\[\d+\])?: |real\t|user\t|sys\t|\$ |\+ |[*=\-#_]{4,}"
+    r"|terminate called|what\(\)|frame #\d|Exception raised from|Killed|Aborted|Segmentation fault"
+    r"|.*(?:closing signal|destroy_process_group|resource_tracker|leaked semaphore|core dumped|exitcode|exit code"
+    r"|nanobind|Error in atexit|Cleaning up|cleanup|shutting down|Shutting down|teardown|JOB \d+|job \d+|Sending process)"
+    r"|Root Cause|Failures:|\[\d+\]:$|<NO_OTHER|You can sync|View run|Find logs|Synced|Set TORCH|Run history|Run summary"
+    r"|[├└│╰╭].*|Please |For more|See |Search for|Compile with|For debugging|CUDA kernel errors|Note:|NOTE:",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRun(Record):
+    """Consecutive plain lines of one writer.
+
+    `lines` counts all of them, `ordinary` those that are neither blank nor teardown,
+    `progress` those that report a step of work.
+    """
+
+    lines: int
+    ordinary: int
+    progress: int
+    key: str = ""

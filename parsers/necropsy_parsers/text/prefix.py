@@ -1,0 +1,259 @@
+"""Peels what launchers, containers and loggers put before a message.
+
+    `[default0]:[rank0]:   File "a.py"` -> rank 0, `  File "a.py"`
+    `3: 2025-06-13 20:29:55,656 model/model.py:580 : WARNING  : Skipping` -> rank 3, model.py:580, WARNING
+    `[1,2]<stderr>:Traceback ...` -> rank 2, stderr
+
+Two kinds of prefix are told apart. *Identity* prefixes say which process wrote the
+line, and keep woven writers apart (`Peeled.key`); *head* prefixes (time, level,
+logger, place) stand before a message of the same writer. Exactly the blanks that a
+prefix writes are removed, because the indentation after it belongs to the traceback.
+
+Prefixes that look like ordinary text (`3: `, `node-17: `, `svc-1  | `) are taken only
+if `vote` found them on most lines of the input's head.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from necropsy_parsers.records import UNKNOWN, Origin
+from necropsy_parsers.text.stamp import CLOCKS, parse_stamp
+
+Update = Callable[[Origin, "re.Match[str]"], Origin]
+
+LEVELS: Final = (
+    "DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL|EXCEPTION|TRACE|SEVERE"
+    "|debug|info|notice|warning|warn|error|critical|fatal"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled:
+    """A line without its prefixes.
+
+    `key` identifies the writer among woven lines; `headed` tells that a time, level or
+    logger stood before the text, so that the line starts a message.
+    """
+
+    text: str
+    origin: Origin
+    key: str
+    headed: bool
+
+
+def _rank(o: Origin, m: re.Match[str]) -> Origin:
+    return replace(o, rank=int(m["rank"]))
+
+
+def _local(o: Origin, m: re.Match[str]) -> Origin:
+    return replace(o, local_rank=int(m["local"]))
+
+
+def _mpi(o: Origin, m: re.Match[str]) -> Origin:
+    return replace(o, rank=int(m["rank"]), stream=m["stream"])
+
+
+def _actor(o: Origin, m: re.Match[str]) -> Origin:
+    rank = m["rank"] or m["tp"]
+    return replace(
+        o,
+        source=m["actor"] or o.source,
+        pid=int(m["pid"]),
+        host=m["ip"] or o.host,
+        rank=int(rank) if rank else o.rank,
+    )
+
+
+def _nccl(o: Origin, m: re.Match[str]) -> Origin:
+    return replace(o, host=m["host"], pid=int(m["pid"]), level="WARN" if " WARN " in m[0] else "INFO")
+
+
+def _source(o: Origin, m: re.Match[str]) -> Origin:
+    return replace(o, source=m["source"])
+
+
+def _journal(o: Origin, m: re.Match[str]) -> Origin:
+    pid = m["pid"]
+    stamp = parse_stamp(m["time"]) or o.time
+    return replace(o, host=m["host"], source=m["source"], pid=int(pid) if pid else o.pid, time=stamp)
+
+
+def _glog(o: Origin, m: re.Match[str]) -> Origin:
+    pid = m["pid"]
+    stamp = parse_stamp(m["time"]) if m["time"] else None
+    return replace(
+        o,
+        level=m["level"],
+        time=stamp or o.time,
+        pid=int(pid) if pid else o.pid,
+        place=(m["file"], int(m["line"])),
+    )
+
+
+# Identity prefixes: (first characters, pattern, what it tells). Tried in order while one matches.
+IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
+    ("[", re.compile(r"\[[Rr]ank[ =:]?(?P<rank>\d{1,5})\]:? ?(?=\S|$| )"), _rank),
+    ("[", re.compile(r"\[(?:default|trainer|worker|role|proc|local_rank)(?P<local>\d{1,5})\]: ?(?=\[|\S|$| )"), _local),
+    (
+        "[",
+        re.compile(
+            r"\[(?:[^\]\s,<>]{0,80}[@,])?(?P<rank>\d{1,6})\](?:\[[^\]]*\])?<(?P<stream>stdout|stderr|stddiag)>: ?"
+        ),
+        _mpi,
+    ),
+    (
+        "(",
+        re.compile(
+            r"\((?P<actor>[A-Za-z][\w.<>:-]*?(?:_TP(?P<tp>\d+))?)?(?: rank=(?P<rank>\d+))? ?"
+            r"pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?\)(?: |$)"
+        ),
+        _actor,
+    ),
+    ("[", re.compile(r"\[(?:pod/)(?P<source>[^\]\s]+)\] "), _source),
+    (
+        "",
+        re.compile(
+            r"(?:\[[\d :.T-]{15,30}\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[\d+\] "
+            r"(?=NCCL (?:INFO|WARN|TRACE|VERSION)|\S+:\d+ NCCL WARN )"
+        ),
+        _nccl,
+    ),
+    (
+        "",
+        re.compile(
+            r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>[\w.-]+) "
+            r"(?P<source>[\w./@-]+?)(?:\[(?P<pid>\d+)\])?: "
+        ),
+        _journal,
+    ),
+)
+
+# glog of c10 ([W1129 12:29:41.75 a.cpp:15] ; months are not padded; before torch 2.2: [W a.cpp:15] ) and of
+# torch's Python side (W1129 12:29:35.67 6628 torch/run.py:851] [0/1] ).
+_GLOG_C10: Final = re.compile(
+    r"\[?(?P<level>[IWEF])(?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)?(?P<pid>(?!x)x)? (?P<file>[\w./\\:-]+?\.(?:cpp|h|cc|cu)):(?P<line>\d+)\] ?"
+)
+_GLOG_PY: Final = re.compile(
+    r"(?P<level>[DIWEFCV])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) (?P<file>[\w./\\<>-]+):(?P<line>\d+)\]"
+    r"(?: \[[\d/_!]+\])*(?: \[__\w+\])* ?"
+)
+_KLOG: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ")
+
+_LEVEL: Final = re.compile(
+    rf"(?:\[(?P<a>{LEVELS})\s*\]|\((?P<b>{LEVELS})\)|(?P<c>{LEVELS})(?=\s*[:|\-\[]|\s+\d\d?[-/ ]|\s{{2,}}|\t| \S))\s?"
+)
+_PLACE: Final = re.compile(r"\[?(?P<file>[\w./\\<>+-]+\.py):(?P<line>\d+)(?::[\w<>.]+)?(?:\(\))?\]?(?=[\s:|\-\]]|$)")
+_LOGGER: Final = re.compile(
+    r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|__main__|root|__mp_main__)(?:[:.][\w<>]+)?(?::\d+)?(?= - |:| \||\]| *$)"
+)
+_TAG: Final = re.compile(r"\[[^\]\s]{1,40}\](?= )|\[PID:? ?\d+\]|\(\w+\)|\d{1,8}(?= [:|])|\[\d+\]")
+_HF: Final = re.compile(
+    rf"\[(?P<level>{LEVELS})\|(?P<file>[\w./-]+):(?P<line>\d+)\](?: (?P<time>[\d-]+ [\d:,]+))? ?>> ?"
+)
+_SEPARATOR: Final = re.compile(r" ?(?:-|:|\||>>|») ?|\s+")
+
+
+def _peel_head(text: str, origin: Origin) -> tuple[str, Origin, bool]:
+    """Strips time, level, place, logger in any order; the first must be a time or a level."""
+    if (m := _HF.match(text)) is not None:
+        place = (m["file"], int(m["line"]))
+        return text[m.end() :], replace(origin, level=m["level"], place=place), True
+    rest, seen = text, False
+    for _ in range(8):
+        step: re.Match[str] | None = None
+        for clock in CLOCKS:
+            if (step := clock.match(rest)) is not None:
+                origin = replace(origin, time=parse_stamp(step[0]) or origin.time)
+                break
+        else:
+            if (step := _LEVEL.match(rest)) is not None:
+                origin = replace(origin, level=step["a"] or step["b"] or step["c"])
+            elif not seen:
+                break
+            elif (step := _PLACE.match(rest)) is not None:
+                origin = replace(origin, place=(step["file"], int(step["line"])))
+            elif (step := _LOGGER.match(rest) or _TAG.match(rest)) is None:
+                break
+        seen = True
+        rest = rest[step.end() :]
+        # Behind a separator the message keeps its own indentation: only one blank is the logger's.
+        if (gap := _SEPARATOR.match(rest)) is not None:
+            blanks = gap[0]
+            rest = rest[1:] if blanks.isspace() and _indented(rest) else rest[gap.end() :]
+    return rest, origin, seen
+
+
+def _indented(rest: str) -> bool:
+    stripped = rest.lstrip()
+    return stripped.startswith(('File "', "^", "~")) or (
+        len(rest) - len(stripped) >= 4 and not stripped.startswith(("-", ":", "|", "["))
+    )
+
+
+class Peeler:
+    """Peels lines of one input; `shared` are the voted prefixes (see `vote`)."""
+
+    def __init__(self, voted: Iterable[tuple[re.Pattern[str], Update]] = ()) -> None:
+        self._voted = tuple(voted)
+        self._cached = lru_cache(maxsize=4096)(self._identity)
+
+    def peel(self, text: str) -> Peeled:
+        """Remove all prefixes of a cleaned line."""
+        rest, origin, keys = text, UNKNOWN, ""
+        for _ in range(6):
+            step = self._step(rest)
+            if step is None:
+                break
+            end, update, match = step
+            origin = update(origin, match)
+            keys += self._cached(match[0])
+            rest = rest[end:]
+            if not rest:
+                break
+        if rest.startswith((" [", " 2")) and CLOCKS[0].match(rest, 1) is not None:
+            rest = rest[1:]  # Megatron-LM indents its reports by one blank
+        if not rest or rest[0] in " \t^~":  # indentation: inside a traceback, no head can follow
+            return Peeled(rest, origin, keys, False)
+        glog = _GLOG_PY.match(rest) or _GLOG_C10.match(rest)
+        if glog is not None:
+            origin = _glog(origin, glog)
+            pid = f"glog{origin.pid};" if glog.re is _GLOG_PY else ""
+            return Peeled(rest[glog.end() :], origin, keys + pid, True)
+        if (kernel := _KLOG.match(rest)) is not None:
+            return Peeled(rest[kernel.end() :], replace(origin, source="kernel"), keys + "kernel;", True)
+        rest, origin, headed = _peel_head(rest, origin)
+        return Peeled(rest, origin, keys, headed)
+
+    def _step(self, rest: str) -> tuple[int, Update, re.Match[str]] | None:
+        first = rest[:1]
+        for start, pattern, update in IDENTITY:
+            if (not start or start == first) and (m := pattern.match(rest)) is not None:
+                return m.end(), update, m
+        for pattern, update in self._voted:
+            if (m := pattern.match(rest)) is not None:
+                return m.end(), update, m
+        if first.isdigit() or first == "[":
+            # `kubectl logs --timestamps`, `docker logs -t`, `srun | ts`: a full stamp, then another prefix.
+            m = _OUTER_STAMP.match(rest)
+            if m is not None:
+                return m.end(), lambda o, x: replace(o, time=parse_stamp(x["time"]) or o.time), m
+        return None
+
+    @staticmethod
+    def _identity(prefix: str) -> str:
+        """The part of a prefix that tells writers apart: no clocks, no blanks."""
+        return (
+            ""
+            if _OUTER_STAMP.match(prefix)
+            else re.sub(r"\s+|^\[[\d :.T-]{15,30}\]|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d", "", prefix) + ";"
+        )
+
+
+_OUTER_STAMP: Final = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:(?:stdout|stderr) [FP] )?"
+)
