@@ -1,0 +1,103 @@
+"""From paths to a report: open, sniff, parse, fill tables, run rules, correlate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from necropsy_parsers.issues import Issues
+from necropsy_parsers.sniff import Claim, describe, sniff_source
+from necropsy_parsers.source import open_sources
+
+import necropsy
+from necropsy.config import Config
+from necropsy.correlate import correlate
+from necropsy.evidence import Evidence
+from necropsy.evidence.reading_issues import ReadingIssues
+from necropsy.evidence.sources import Sources
+from necropsy.finding import Finding
+from necropsy.provenance.files import SourceTree
+from necropsy.report import InputRow, NotEvaluated, Report
+from necropsy.rule import all_rules
+
+if TYPE_CHECKING:
+    from necropsy_parsers.source import Source
+
+Progress = Callable[[int, int | None], None]
+
+
+class Loaded:
+    """Evidence with what is known about how it was read."""
+
+    def __init__(self, paths: Sequence[str], config: Config, progress: Progress | None = None) -> None:
+        self.issues = Issues()
+        self.inputs: list[InputRow] = []
+        self.evidence = Evidence()
+        formats: set[str] = set()
+        seq = 0
+        for source in open_sources(paths, self.issues):
+            claim = sniff_source(source)
+            seq = self._read(source, claim, seq, progress)
+            if claim is not None:
+                formats.add(claim.format.name)
+        self.evidence.finish(formats)
+        self.evidence.get(ReadingIssues).rows = self.issues.rows()
+        sources = self.evidence.get(Sources)
+        sources.tree = SourceTree([str(s) for s in config.source], paths, sources.quoted)
+
+    def _read(self, source: Source, claim: Claim | None, seq: int, progress: Progress | None) -> int:
+        if claim is None:
+            self.issues.add("sniff/unknown", source.name, detail=describe(source.head(64)))
+            self.inputs.append(InputRow(source.name, "unknown", "no format claims it", source.read, 0))
+            return seq
+        records = 0
+        for record in claim.format.parse(source, self.issues, seq):
+            self.evidence.add(record)
+            records += 1
+            if progress is not None and records % 64 == 0:
+                progress(source.consumed, source.size)
+        self.inputs.append(InputRow(source.name, claim.format.name, claim.reason, source.read, records))
+        return seq + source.read + 1
+
+
+def load(paths: str | Sequence[str], *, config: Config | None = None) -> Evidence:
+    """The evidence tables of `paths`: `load("run.log").exceptions` is a pandas DataFrame.
+
+    Raises nothing on content; what could not be read is in `analyze(...).issues`.
+    """
+    return Loaded([paths] if isinstance(paths, str) else paths, config or Config()).evidence
+
+
+def analyze(paths: str | Sequence[str], *, config: Config | None = None, progress: Progress | None = None) -> Report:
+    """Analyze inputs (files, folders, globs, `-`) and report what happened.
+
+    `progress` is called with (compressed bytes read, size or None) of the current input.
+    """
+    config = config or Config()
+    loaded = Loaded([paths] if isinstance(paths, str) else paths, config, progress)
+    report = Report(necropsy.__version__, inputs=loaded.inputs)
+    found: list[Finding] = []
+    for rule in all_rules():
+        if not config.selects(rule.code):
+            continue
+        missing = rule.missing(loaded.evidence)
+        if missing:
+            report.not_evaluated += missing
+            continue
+        found += rule.evaluate(loaded.evidence, config.rules.get(rule.code))
+    general = frozenset(r.code for r in all_rules() if r.general)
+    report.findings = correlate(found, general)
+    report.issues = loaded.issues.rows()
+    report.excerpt = loaded.evidence.get(Sources).tree.excerpt
+    return report
+
+
+def sniff(paths: str | Sequence[str]) -> list[InputRow]:
+    """Format and reason for each input, without reading further than its head."""
+    issues = Issues()
+    rows = []
+    for source in open_sources([paths] if isinstance(paths, str) else paths, issues):
+        claim = sniff_source(source)
+        name, reason = (claim.format.name, claim.reason) if claim else ("unknown", describe(source.head(64)))
+        rows.append(InputRow(source.name, name, reason, source.size or source.read, 0))
+    return rows

@@ -1,0 +1,80 @@
+"""Signs that a writer went on working: the difference between a failure and a handled one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from necropsy_parsers.messages.training_value import TrainingValue
+from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.text.plain import TextRun
+
+from necropsy.evidence import Table
+
+# tqdm prints a last bar a level after the traceback that ends the process; a third report is new work.
+PROGRESS_AFTER: Final = 3
+# Lines of no known meaning: a script's epilogue has a few, a program that goes on has many.
+ORDINARY_AFTER: Final = 30
+ANYBODY: Final = "?"  # lines that nobody looked at closely: any writer's
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityRow:
+    """A run of ordinary lines of one writer, and how many of them report a step of work."""
+
+    anchor: Anchor
+    seq: int
+    attempt: int
+    writer: str
+    ordinary: int
+    progress: int
+
+
+class Activity(Table[ActivityRow]):
+    """Runs of ordinary lines. Rules ask `went_on(record)`."""
+
+    name = "activity"
+    row = ActivityRow
+    accepts = (TextRun, TrainingValue)
+    columns: ClassVar[dict[str, str]] = {
+        "anchor": "where the run begins",
+        "seq": "order of reading",
+        "attempt": "number of the attempt in the log, from 0",
+        "writer": "rank, local rank or empty; ? for lines that were only counted",
+        "ordinary": "lines that are neither blank nor teardown",
+        "progress": "lines of them that report a step of work",
+    }
+
+    def add(self, record: Record) -> None:
+        """Take a run of text, or a reported loss."""
+        if isinstance(record, TextRun):
+            if record.ordinary:
+                writer = ANYBODY if record.key == ANYBODY else writer_of(record.origin)
+                self.rows.append(
+                    ActivityRow(record.anchor, record.seq, record.attempt, writer, record.ordinary, record.progress)
+                )
+        elif isinstance(record, TrainingValue):
+            self.rows.append(ActivityRow(record.anchor, record.seq, record.attempt, writer_of(record.origin), 1, 1))
+
+    def went_on(self, origin: Origin, seq: int, attempt: int) -> bool:
+        """Whether the writer of `origin` reports enough after `seq` to have gone on working."""
+        writer = writer_of(origin)
+        ordinary = progress = 0
+        for row in self.rows:
+            if (
+                row.seq > seq
+                and row.attempt == attempt
+                and (row.writer == writer or (row.writer == ANYBODY and not writer))
+            ):
+                ordinary += row.ordinary
+                progress += row.progress
+                if progress >= PROGRESS_AFTER or ordinary >= ORDINARY_AFTER:
+                    return True
+        return False
+
+
+def writer_of(origin: Origin) -> str:
+    """The writer as far as prefixes tell: `rank3`, `local1`, or ""."""
+    if origin.rank is not None:
+        return f"rank{origin.rank}"
+    return f"local{origin.local_rank}" if origin.local_rank is not None else ""

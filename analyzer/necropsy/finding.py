@@ -1,0 +1,149 @@
+"""What Necropsy says: a finding, the places it names, its cost and its fixes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Final
+
+from necropsy_parsers.records import Anchor
+
+MAX_PLACES: Final = 5  # more places than this in one finding is no claim at all
+
+
+class Severity(IntEnum):
+    """How bad: larger is worse. `label` is the word used in JSON and on screen."""
+
+    NOTE = 0  # worth knowing
+    WARNING = 1  # costs time, memory or accuracy
+    ERROR = 2  # an operation failed, wrong results, or a frame silently eager
+    FATAL = 3  # ended the run
+
+    @property
+    def label(self) -> str:
+        """Lower-case name."""
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, text: str) -> Severity:
+        """The severity named `text`. Raises `KeyError` for an unknown name."""
+        return cls[text.upper()]
+
+
+class Confidence(StrEnum):
+    """How sure: the input says so / several signs agree / a pattern only."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class Role(StrEnum):
+    """Place in the story: the cause, what died with it, or an outward sign of it."""
+
+    ROOT = "root"
+    CASCADE = "cascade"
+    SYMPTOM = "symptom"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the user's program.
+
+    `exactness` says how far to trust `line`: `line` and `statement` are claims about
+    that line; `function` and `module` only name the surrounding code. `how` names the
+    resolver that found it; `text` is the source as the input quoted it.
+    """
+
+    file: str
+    line: int | None
+    end_line: int | None = None
+    function: str = ""
+    text: str = ""
+    exactness: str = "line"
+    how: str = "traceback"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Further evidence: a labelled anchor."""
+
+    anchor: Anchor
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A next step. `safety` is `safe`, `unsafe` or `display-only` (after ruff).
+
+    `kind`: `code`, `config`, `env`, `flag`, `command`, `investigate`.
+    """
+
+    title: str
+    kind: str = "investigate"
+    safety: str = "display-only"
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What it cost: nanoseconds, share of a step or of the run, and how it was got.
+
+    `basis` is `measured`, `estimated` or `unknown`.
+    """
+
+    ns: int | None = None
+    share: float | None = None
+    basis: str = "unknown"
+
+
+Fact = str | int | float | bool | list[str] | list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One claim with its evidence.
+
+    `message` is one sentence: fact, then consequence. `code[0]` is the claim, at most
+    five places. `leaves` and `shows` are conditions (see `conditions.py`): what this
+    event can lead to later, and what it may itself be a sign of; `correlate` joins on
+    them. `seq`, `process` and `attempt` give the order and the process it happened in. `event` is the
+    evidence row it rests on: two findings of one event are one story. A finding that
+    `confirms` (a kernel's record of a kill) may come after what it explains; one that
+    `follows` an event is its consequence wherever that stands (a later run that says it
+    better). `explained_by` is the fingerprint of the cause, set by `correlate`.
+    """
+
+    message: str
+    anchor: Anchor
+    severity: Severity
+    rule: str = ""
+    name: str = ""
+    confidence: Confidence = Confidence.CERTAIN
+    role: Role = Role.ROOT
+    code: tuple[Place, ...] = ()
+    related: tuple[Related, ...] = ()
+    facts: dict[str, Fact] = field(default_factory=dict)
+    fixes: tuple[Fix, ...] = ()
+    ranks: tuple[int, ...] = ()
+    cost: Cost = Cost()
+    leaves: frozenset[str] = frozenset()
+    shows: frozenset[str] = frozenset()
+    seq: int = 0
+    attempt: int = 0
+    process: str = ""
+    event: str = ""
+    count: int = 1
+    explained_by: str = ""
+    confirms: bool = False
+    follows: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable across runs: rule, file, function and quoted text; no numbers or paths."""
+        place = self.code[0] if self.code else None
+        where = (place.file.replace("\\", "/").rsplit("/", 1)[-1], place.function, place.text.strip()) if place else ()
+        what = "".join(c for c in self.anchor.text if not c.isdigit()) if not place else ""
+        key = "\0".join((self.rule, *where, what))
+        return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]

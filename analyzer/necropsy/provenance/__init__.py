@@ -1,0 +1,1 @@
+"""From evidence to a line of the user's Python: ordered resolvers, each saying how exact it is."""

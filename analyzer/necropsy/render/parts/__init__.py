@@ -1,0 +1,1 @@
+"""What renderers share: order of telling, wording, and characters that are safe to show."""

@@ -1,0 +1,149 @@
+"""The result of an analysis, and its published JSON form (`schema: necropsy/1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final
+
+from necropsy_parsers.issues import ParseIssue
+from necropsy_parsers.records import Anchor
+
+from necropsy.finding import Finding, Place, Role, Severity
+
+SCHEMA: Final = "necropsy/1"
+
+
+@dataclass(frozen=True, slots=True)
+class InputRow:
+    """One input that was read: its format, why that format, and what came of it."""
+
+    path: str
+    format: str
+    reason: str
+    bytes: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvaluated:
+    """A rule that could not be judged: what is missing and what would supply it."""
+
+    rule: str
+    missing: str
+    supply: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process or attempt seen in the inputs: its ranks, and how it ended."""
+
+    name: str
+    ranks: tuple[int, ...] = ()
+    ended: str = ""
+
+
+Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]
+
+
+def _nothing(place: Place, before: int = 2, after: int = 1) -> list[tuple[int, str]]:
+    return []
+
+
+@dataclass(slots=True)
+class Report:
+    """Findings in reading order (root causes first), and everything that was not judged.
+
+    `excerpt(place, before, after)` gives (line number, text) around a place where the
+    source is at hand; it is not part of the JSON.
+    """
+
+    version: str
+    inputs: list[InputRow] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    not_evaluated: list[NotEvaluated] = field(default_factory=list)
+    issues: list[ParseIssue] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    excerpt: Excerpt = field(default=_nothing, repr=False)
+
+    def worst(self) -> Severity | None:
+        """The highest severity present, or None for a report without findings."""
+        return max((f.severity for f in self.findings), default=None)
+
+    def roots(self) -> list[Finding]:
+        """The root-cause findings, in reading order."""
+        return [f for f in self.findings if f.role is Role.ROOT]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data, ready for `json.dumps`; see `docs/json.md`."""
+        return {
+            "schema": SCHEMA,
+            "version": self.version,
+            "inputs": [
+                {"path": i.path, "format": i.format, "reason": i.reason, "bytes": i.bytes, "records": i.records}
+                for i in self.inputs
+            ],
+            "findings": [finding_to_json(f) for f in self.findings],
+            "not_evaluated": [{"rule": n.rule, "missing": n.missing, "supply": n.supply} for n in self.not_evaluated],
+            "issues": [issue_to_json(i) for i in self.issues],
+            "runs": [{"name": r.name, "ranks": list(r.ranks), "ended": r.ended} for r in self.runs],
+        }
+
+
+def _anchor(anchor: Anchor) -> dict[str, Any]:
+    return {"input": anchor.input, "line": anchor.line, "start": anchor.start, "end": anchor.end, "text": anchor.text}
+
+
+def finding_to_json(f: Finding) -> dict[str, Any]:
+    """One finding in the contract's form."""
+    return {
+        "rule": f.rule,
+        "name": f.name,
+        "severity": f.severity.label,
+        "confidence": f.confidence.value,
+        "role": f.role.value,
+        "message": f.message,
+        "code": [
+            {
+                "file": p.file,
+                "line": p.line,
+                "end_line": p.end_line,
+                "function": p.function,
+                "text": p.text,
+                "exactness": p.exactness,
+                "how": p.how,
+            }
+            for p in f.code
+        ],
+        "anchor": _anchor(f.anchor),
+        "related": [{**_anchor(r.anchor), "label": r.label} for r in f.related],
+        "facts": dict(f.facts),
+        "cost": {"ns": f.cost.ns, "share": f.cost.share, "basis": f.cost.basis},
+        "ranks": list(f.ranks),
+        "fixes": [{"title": x.title, "kind": x.kind, "safety": x.safety, "command": x.command} for x in f.fixes],
+        "fingerprint": f.fingerprint,
+        "count": f.count,
+        "explained_by": f.explained_by,
+    }
+
+
+def issue_to_json(i: ParseIssue) -> dict[str, Any]:
+    """One parse issue as plain data."""
+    return {
+        "kind": i.kind,
+        "level": i.level,
+        "blame": i.blame,
+        "input": i.input,
+        "count": i.count,
+        "unit": i.unit,
+        "meaning": i.meaning,
+        "detail": i.detail,
+        "line": i.first.line if i.first else None,
+    }
+
+
+def short_path(path: str) -> str:
+    """The last three parts of a path: enough to recognise a file on a narrow screen."""
+    parts = PurePath(path.replace("\\", "/")).parts
+    return "/".join(parts[-3:]) if len(parts) > 3 else path

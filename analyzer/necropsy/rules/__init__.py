@@ -1,0 +1,1 @@
+"""The rules, one per file, by family; discovery walks this package."""

@@ -1,0 +1,1 @@
+"""What ended a job: exceptions, signals, CUDA errors (CRS)."""

@@ -1,0 +1,171 @@
+"""Tensors that do not fit together: shape, dtype or device
+
+What it means
+    An operation got tensors whose sizes, dtypes or devices it cannot combine.
+
+Why it happens
+    A layer built for another width; a batch that was not padded; inputs left on the CPU
+    or in float32 while the model is elsewhere or in half precision; a `view` of a tensor
+    that is not contiguous.
+
+How to confirm
+    Print `.shape`, `.dtype` and `.device` of the operands right before the line.
+
+How to fix
+    Move or convert the input to what the weights are, build the layers with matching
+    sizes, pad or drop ragged samples.
+
+Limits
+    The line is the call in your code; which of its operands is at fault, the message
+    says only sometimes.
+
+References
+    - https://docs.pytorch.org/docs/stable/notes/broadcasting.html
+    - https://docs.pytorch.org/docs/stable/tensor_attributes.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from necropsy.claim import from_exception, match, said, saying
+from necropsy.evidence.exceptions import Exceptions
+from necropsy.finding import Finding, Severity
+from necropsy.rule import rule
+
+_TO: Final = "Move the input to the device of the weights before the call: x = x.to(next(model.parameters()).device)"
+_DTYPE: Final = "Convert the input to the dtype of the weights, or run the call under torch.autocast"
+_SIZE: Final = "Print the shapes before the line; make the layer's input size that of what arrives"
+_PAD: Final = "Pad or crop the samples to one size in the Dataset, or give the DataLoader a collate_fn"
+SAYINGS: Final = (
+    saying(
+        r"Expected all tensors to be on the same device, but (?:got (?P<who>\w+) is on (?P<a>[\w:]+), different from other tensors on (?P<b>[\w:]+)|found at least two devices, (?P<c>[\w:]+) and (?P<d>[\w:]+))",
+        "Device mismatch: tensors are on {a}{c} and on {b}{d}, and the operation needs them on one device.",
+        _TO,
+    ),
+    saying(
+        r"Input type \((?P<a>[\w.]+)\) and (?P<who>weight|bias) type \((?P<b>[\w.]+)\) should be the same",
+        "The input is a {a} but the {who} is a {b}: device or dtype mismatch.",
+        _TO,
+        _DTYPE,
+    ),
+    saying(
+        r"(?:Expected object of|expected) (?:scalar )?(?:device )?type (?P<a>\w+) but (?:got|found) (?:scalar |device )?(?:type )?(?P<b>\w+)|(?P<who>mat1 and mat2|m1 and m2|self and mat2|query, key, and value) must have the same dtype, but got (?P<c>[\w: ]+? and \w+|[^\n]+)|expected (?P<e>\w+ and \w+) to have the same dtype, but got: (?P<f>[^\n]+)",
+        "dtype mismatch: the operation got {a}{c}{f} {b}where it needs one dtype.",
+        _DTYPE,
+    ),
+    saying(
+        r"(?P<a>[Bb]oth arguments|mat1 and mat2|Tensors) must (?:be|have) (?:the )?same (?P<what>dtype|device)[^\n]*",
+        "{what} mismatch between the operands.",
+        _DTYPE,
+    ),
+    saying(
+        r"(?P<who>mat1 and mat2|m1 and m2|mat1 dim 1 must match mat2 dim 0|a and b)(?: shapes cannot be multiplied| must have same reduction dim, but got)?,? ?[:(]?\s*\[?(?P<a>\d+(?:x|, )\d+)\]?,?\s*(?:and|x|X)\s*\[?(?P<b>\d+(?:x|, )\d+)\]?\)?",
+        "Shape mismatch in a matrix product: [{a}] cannot be multiplied with [{b}].",
+        _SIZE,
+    ),
+    saying(
+        r"size mismatch, m1: \[(?P<a>[^\]]+)\], m2: \[(?P<b>[^\]]+)\]",
+        "Shape mismatch in a matrix product: [{a}] cannot be multiplied with [{b}].",
+        _SIZE,
+    ),
+    saying(
+        r"stack expects each tensor to be equal size, but got (?P<a>\[[\d, ]*\]) at entry (?P<i>\d+) and (?P<b>\[[\d, ]*\]) at entry (?P<j>\d+)",
+        "Samples of one batch differ in size: {a} at entry {i} and {b} at entry {j} cannot be stacked (shape mismatch).",
+        _PAD,
+    ),
+    saying(
+        r"The size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\) at non-singleton dimension (?P<dim>\d+)",
+        "Shape mismatch: {a} against {b} in dimension {dim} does not broadcast.",
+        _SIZE,
+    ),
+    saying(
+        r"The expanded size of the tensor \((?P<a>\d+)\) must match the existing size \((?P<b>\d+)\) at non-singleton dimension (?P<dim>\d+)",
+        "Shape mismatch: a dimension of size {b} cannot be expanded to {a} (dimension {dim}).",
+        _SIZE,
+    ),
+    saying(
+        r"Sizes of tensors must match except in dimension (?P<dim>\d+)\.? (?:Expected size (?P<a>\d+) but got size (?P<b>\d+)|Got (?P<c>\d+) and (?P<d>\d+))",
+        "Shape mismatch in a concatenation: sizes {a}{c} and {b}{d} differ outside dimension {dim}.",
+        _SIZE,
+    ),
+    saying(
+        r"Given groups=(?P<g>\d+), weight of size (?P<w>\[[^\]]+\]), expected input(?P<x>\[[^\]]+\]) to have (?P<a>\d+) channels, but got (?P<b>\d+) channels instead",
+        "Shape mismatch in a convolution: the weight {w} wants {a} input channels, the input {x} has {b}.",
+        _SIZE,
+    ),
+    saying(
+        r"Expected input batch_size \((?P<a>\d+)\) to match target batch_size \((?P<b>\d+)\)",
+        "Shape mismatch: the input has a batch of {a}, the target one of {b}.",
+        "Print both shapes before the loss; a reshape or a skipped sample changed one of them",
+    ),
+    saying(
+        r"Expected more than 1 value per channel when training, got input size (?P<a>[^\n]+)",
+        "Batch normalisation got a single value per channel (input shape mismatch: {a}): it cannot train on a batch of one.",
+        "Set drop_last=True in the DataLoader, or use another normalisation for batches of one",
+    ),
+    saying(
+        r"(?P<what>[Ee]xpected (?:\d-?D|input\w*|target|size|tensor|\d+D \(unbatched\)|stride)[^\n]*?(?:but got|got|to have)[^\n]*)",
+        "Shape mismatch: {what}.",
+        _SIZE,
+    ),
+    saying(
+        r"shape '(?P<a>\[[^\]]*\])' is invalid for input of size (?P<b>\d+)",
+        "Shape mismatch: a tensor of {b} elements cannot take the shape {a}.",
+        _SIZE,
+    ),
+    saying(
+        r"view size is not compatible with input tensor's size and stride",
+        "`view` was called on a tensor that is not contiguous in the dimensions it joins (memory layout mismatch).",
+        "Use .reshape(...) here, or .contiguous() where the tensor was transposed",
+    ),
+    saying(
+        r"[Ii]ndex (?P<i>-?\d+) is out of bounds for (?:dimension (?P<dim>\d+)|axis (?P<axis>\d+)) with size (?P<size>\d+)|(?:index|Target (?P<t>-?\d+)) (?:out of range in self|is out of bounds)|^IndexError: index out of range in self",
+        "An index lies outside the tensor it selects from {size} {t}: an id, label or position is too large or negative.",
+        "Check the ids against the table's size (vocabulary, number of classes, maximum length) before the call",
+    ),
+    saying(
+        r"(?P<what>(?:The )?(?:shape|size|number of (?:dims|dimensions)|dimension)s? (?:of|mismatch|must|do)[^\n]*(?:must match|mismatch|not match|doesn't match|do not match|same)[^\n]*)",
+        "Shape mismatch: {what}.",
+        _SIZE,
+        likely=True,
+    ),
+    saying(
+        r"(?P<what>operands could not be broadcast together with shapes [^\n]*|Trying to create tensor with negative dimension[^\n]*|Calculated padded input size per channel[^\n]*|batch1 must be [^\n]*|running_mean should contain [^\n]*|normalized_shape=[^\n]*|output with shape [^\n]* doesn't match the broadcast shape[^\n]*|embed_dim must be divisible [^\n]*|The shape of the mask [^\n]*|selected index k out of range|Dimension out of range[^\n]*|tensors used as indices must be [^\n]*|einsum\(\): [^\n]*|Kernel size can't be greater than actual input size)",
+        "Shape mismatch: {what}.",
+        _SIZE,
+    ),
+    saying(
+        r'"?(?P<kernel>\w+)"? not implemented for \'(?P<dtype>\w+)\'',
+        "The operation `{kernel}` does not exist for the dtype {dtype} on this device (dtype mismatch).",
+        _DTYPE,
+    ),
+    saying(
+        r"Found dtype (?P<a>\w+) but expected (?P<b>\w+)|Index put requires the source and destination dtypes match, got (?P<c>\w+) for the destination and (?P<d>\w+)|result type (?P<e>\w+) can't be cast to the desired output type (?P<f>\w+)",
+        "dtype mismatch: {a}{c}{e} where {b}{d}{f} is needed.",
+        _DTYPE,
+    ),
+    saying(
+        r"FlashAttention only support(?:s)? (?P<what>fp16 and bf16 data type[^\n]*)",
+        "dtype mismatch: FlashAttention only supports {what}.",
+        "Load the model in bfloat16 or float16, or run it under torch.autocast",
+    ),
+)
+
+
+@rule("CRS010", "shape-mismatch", Severity.FATAL)
+def check(exceptions: Exceptions) -> Iterator[Finding]:
+    """Exceptions about sizes, dtypes and devices of tensors."""
+    for row in exceptions:
+        if row.name in ("OutOfMemoryError", "SafetensorError") or "loading state_dict" in row.text:
+            continue
+        if (found := match(SAYINGS, row)) is not None:
+            message = " ".join(said(found).replace(" :", ":").replace(" .", ".").split())
+            yield from_exception(
+                row,
+                message,
+                fixes=found[0].fixes,
+                confidence=found[0].confidence,
+                facts={"error": row.main.message[:300]},
+            )
