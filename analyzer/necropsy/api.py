@@ -17,7 +17,7 @@ from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding
 from necropsy.provenance.files import SourceTree
-from necropsy.report import InputRow, NotEvaluated, Report
+from necropsy.report import InputRow, Report
 from necropsy.rule import all_rules
 
 if TYPE_CHECKING:

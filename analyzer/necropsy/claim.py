@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from necropsy_parsers.records import Origin, Record
 
 from necropsy.conditions import PROCESS_DIED
 from necropsy.evidence.activity import Activity
-from necropsy.evidence.exceptions import ExceptionRow
+from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.finding import Confidence, Finding, Fix, Place, Role, Severity
 
 
@@ -92,6 +93,26 @@ def handled(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTE, role=Role.SYMPTOM, message=message, leaves=frozenset(), fixes=())
 
 
+def told(
+    record: Record,
+    exceptions: Exceptions,
+    message: str,
+    severity: Severity,
+    *,
+    activity: Activity | None = None,
+    **changes: Any,
+) -> Iterator[Finding]:
+    """The finding about a message, at its exception's place if one said it, else about the line.
+
+    `severity` is that of the line; an exception's follows from what became of it.
+    """
+    row = exceptions.said(record)
+    if row is not None:
+        yield from_exception(row, message, **changes)
+    elif not getattr(record, "from_exception", False):
+        yield from_record(record, message, severity, activity=activity, **changes)
+
+
 @dataclass(frozen=True, slots=True)
 class Saying:
     """A wording of an exception and what it means.
@@ -100,17 +121,27 @@ class Saying:
     limits it to exception classes (by their last name).
     """
 
-    pattern: re.Pattern[str]
+    regex: str
     says: str
     fixes: tuple[Fix, ...] = ()
     types: tuple[str, ...] = ()
     confidence: Confidence = Confidence.CERTAIN
 
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled wording; compiled on first use, since most logs need few of the hundred."""
+        return _compiled(self.regex)
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex, re.DOTALL)
+
 
 def saying(pattern: str, says: str, *fixes: str | Fix, types: Sequence[str] = (), likely: bool = False) -> Saying:
     """A `Saying`; plain strings are code fixes."""
     return Saying(
-        re.compile(pattern, re.DOTALL),
+        pattern,
         says,
         tuple(f if isinstance(f, Fix) else Fix(f, "code") for f in fixes),
         tuple(types),

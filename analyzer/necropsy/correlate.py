@@ -21,7 +21,7 @@ RELATED_MAX: Final = 8  # anchors kept of merged copies and consequences
 
 def correlate(found: Iterable[Finding], general: frozenset[str]) -> list[Finding]:
     """The findings in reading order, with roles. `general` are the codes that yield to others."""
-    findings = _merged(_specific(list(found), general))
+    findings = _without_last_resorts(_merged(_specific(list(found), general)))
     findings = _explained(_in_time(findings))
     return sorted(findings, key=_reading_order)
 
@@ -40,6 +40,12 @@ def _specific(found: list[Finding], general: frozenset[str]) -> list[Finding]:
         elif f.rule == held.rule and f.fingerprint != held.fingerprint:
             loose.append(f)
     return [*best.values(), *loose]
+
+
+def _without_last_resorts(found: list[Finding]) -> list[Finding]:
+    """What is said only where nothing else is known goes when something else failed."""
+    failed = any(f.severity >= Severity.ERROR and not f.last_resort for f in found)
+    return [f for f in found if not (failed and f.last_resort)]
 
 
 def _merged(found: Sequence[Finding]) -> list[Finding]:
@@ -89,10 +95,11 @@ def _explained(findings: list[Finding]) -> list[Finding]:
             continue
         causes[i] = root
         role = Role.CASCADE if f.severity >= Severity.ERROR else Role.SYMPTOM
-        out[i] = replace(f, role=role, explained_by=out[root].fingerprint)
+        out[i] = replace(out[i], role=role)
         if f.severity >= Severity.ERROR:
             out[root] = _strengthened(out[root], f)
-    return out
+    # Last, because a cause may have taken its place from its consequence, and the fingerprint is of the place.
+    return [replace(f, explained_by=out[causes[i]].fingerprint) if i in causes else f for i, f in enumerate(out)]
 
 
 def _cause(index: int, findings: Sequence[Finding]) -> int | None:

@@ -68,11 +68,11 @@ def _rebased(value: Any, project: str) -> Any:
         return [_rebased(item, project) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
+    rebased = {
         key: _input(item, project) if key in ("input", "path") and isinstance(item, str) else _rebased(item, project)
         for key, item in value.items()
-        if key != "facts"
-    } | ({"facts": value["facts"]} if "facts" in value else {})  # a fact may bear any name
+    }
+    return rebased | {key: value[key] for key in ("facts",) if key in value}  # a fact may bear any name
 
 
 def _input(name: str, project: str) -> str:

@@ -64,7 +64,7 @@ def command(
     trouble = nothing_read(report)
     if trouble:
         complain(trouble)
-    if (not trouble or format == "json") and not _deliver(report, inputs, format, output, config):
+    if (not trouble or format == "json") and not _deliver(report, format, output):
         return 2
     if trouble or (save and not _save(report, inputs)):
         return 2
@@ -128,20 +128,18 @@ def nothing_read(report: Report) -> str:
     return f"{first.input}: {first.meaning}{detail}{more}."
 
 
-def _deliver(report: Report, inputs: list[str], name: str, output: Path | None, config: Config) -> bool:
+def _deliver(report: Report, name: str, output: Path | None) -> bool:
     """Write the report where it was asked for; False (and a line on stderr) if that fails."""
-    from necropsy.provenance.files import SourceTree
+    from necropsy.commands._sources import locator
     from necropsy.render import View, renderers
-    from necropsy.render.parts.outline import quoted
 
-    tree = SourceTree(config.source, inputs, quoted(report))
     view = View(
         width=width(),
         colour=output is None and colour(sys.stdout),
         ascii=output is None and ascii_only(sys.stdout),
         base=os.getcwd(),
-        excerpt=tree.excerpt,
-        locate=lambda file: str(tree.path(file) or file),
+        excerpt=report.excerpt,
+        locate=locator(report),
     )
     text = renderers()[name].render(report, view)
     if output is None:

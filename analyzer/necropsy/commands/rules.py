@@ -91,15 +91,13 @@ def reference(fixtures: Path) -> dict[str, str]:
 def example(case: Case) -> str:
     """The text report of a case, as its reader would get it in the case's own folder."""
     from necropsy import api
+    from necropsy.commands._sources import locator
     from necropsy.config import Config
-    from necropsy.provenance.files import SourceTree
     from necropsy.render import View, renderers
-    from necropsy.render.parts.outline import quoted
 
     inputs = sorted(p.name for p in case.folder.iterdir() if p.is_file() and p.suffix not in _NOT_INPUTS)
     sources = tuple(str(p) for p in [case.folder.absolute() / "src"] if p.is_dir())
     with contextlib.chdir(case.folder):  # inputs are shown as they were named
         report = api.analyze(inputs, config=Config(source=sources))
-        tree = SourceTree(sources, inputs, quoted(report))
-        view = View(EXAMPLE_WIDTH, base=os.getcwd(), excerpt=tree.excerpt, locate=lambda f: str(tree.path(f) or f))
+        view = View(EXAMPLE_WIDTH, base=os.getcwd(), excerpt=report.excerpt, locate=locator(report))
         return renderers()["text"].render(report, view)

@@ -87,6 +87,11 @@ class Exceptions(Table[ExceptionRow]):
         else:
             self._activity.add(record)
 
+    def said(self, record: Record) -> ExceptionRow | None:
+        """The exception whose message `record` was read from, or None for a line of the log."""
+        key = (record.anchor.input, record.seq)
+        return next((r for r in self.rows if (r.anchor.input, r.seq) == key), None)
+
     def finish(self) -> None:
         """Judge which exceptions were handled; needs what came after them."""
         self.rows = _joined(sorted(self.rows, key=lambda r: r.seq))

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from necropsy.finding import Place
-from necropsy.report import Report
+from necropsy.report import Excerpt, Report
 
-Excerpt = Callable[[Place], Sequence[tuple[int, str]]]
+CONTEXT: Final = (2, 1)  # source lines shown before and after a place
 
 
-def no_excerpt(_: Place) -> Sequence[tuple[int, str]]:
+def no_excerpt(_: Place, before: int, after: int) -> list[tuple[int, str]]:
     """The excerpt of a place whose source is not at hand: nothing."""
-    return ()
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ def _not_evaluated(sheet: Sheet, gaps: list[outline.Gap]) -> None:
         return
     total = len({rule for gap in gaps for rule in gap.rules})
     sheet.gap()
-    sheet.para(("Not evaluated", "head"), f": {words.plural(total, 'rule')} without evidence. To judge them, add:")
+    sheet.para(("Not evaluated", "head"), f": {words.plural(total, 'rule')}, for want of:")
     for gap in gaps[:_GAPS]:
         scope = f" ({words.plural(len(gap.rules), 'rule')}: {', '.join(gap.tables)})"
         sheet.para(gap.supply, (scope, "dim"), indent=4, first="  -")

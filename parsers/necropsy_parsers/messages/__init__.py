@@ -16,12 +16,22 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from ahocorasick_rs import AhoCorasick
 
 from necropsy_parsers.records import Anchor, Origin, Record
 
 if TYPE_CHECKING:
     from necropsy_parsers.text.traceback import PythonTraceback
+
+
+class Common(TypedDict):
+    """The fields that a record has besides its own."""
+
+    origin: Origin
+    seq: int
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,11 @@ class Message:
     attempt: int
     headed: bool = False
     exception: PythonTraceback | None = None
+
+    @property
+    def common(self) -> Common:
+        """What every record of this message shares, for `Record(..., **message.common)`."""
+        return {"origin": self.origin, "seq": self.seq, "attempt": self.attempt}
 
     @property
     def first(self) -> str:
@@ -95,9 +110,21 @@ def all_messages() -> tuple[MessageFormat, ...]:
     return tuple(found)
 
 
+@cache
+def _index() -> tuple[AhoCorasick, tuple[MessageFormat, ...]]:
+    """A search for all literals at once, and the kind of each literal."""
+    pairs = [(t, kind) for kind in all_messages() for t in (*kind.triggers, *kind.sampled)]
+    return AhoCorasick([t for t, _ in pairs]), tuple(kind for _, kind in pairs)
+
+
+def kinds_of(text: str) -> list[MessageFormat]:
+    """The kinds one of whose literals stands in `text`, sorted by name."""
+    search, kinds = _index()
+    found = {kinds[i].name: kinds[i] for i, _, _ in search.find_matches_as_indexes(text, overlapping=True)}
+    return [found[name] for name in sorted(found)]
+
+
 def read_all(message: Message) -> Iterator[Record]:
-    """Offer `message` to every kind whose trigger it holds."""
-    text = message.text
-    for kind in all_messages():
-        if any(t in text for t in kind.triggers) or any(t in text for t in kind.sampled):
-            yield from kind.read(message)
+    """Offer `message` to every kind whose literals it holds."""
+    for kind in kinds_of(message.text):
+        yield from kind.read(message)

@@ -53,6 +53,9 @@ def read(message: Message) -> Iterator[AllocatorRetry]:
         if (m := pattern.search(message.text)) is not None:
             if int(m[1]) > 0:
                 yield AllocatorRetry(
-                    message.anchor, int(m[1]), source, origin=message.origin, seq=message.seq, attempt=message.attempt
+                    message.anchor,
+                    int(m[1]),
+                    source,
+                    **message.common,
                 )
             return

@@ -21,21 +21,9 @@ from necropsy_parsers.records import Record
 NAME: Final = "bad_batch"
 TITLE: Final = "Notes about bad batches and samples"
 TRIGGERS: Final = (
-    b"nan",
-    b"NaN",
-    b"NAN",
-    b"Inf",
-    b" inf",
-    b"non-finite",
-    b"not finite",
-    b"nonfinite",
-    b"Loss is 0",
-    b"loss is 0",
-    b"corrupt",
-    b"all zero",
-    b"all-zero",
-    b"empty batch",
-)
+    b"nan", b"NaN", b"NAN", b" Inf ", b" Infs", b" inf ", b" infs", b"infinit", b"Infinit", b"non-finite", b"not finite",
+    b"nonfinite", b"Loss is 0", b"loss is 0", b"all zero", b"all-zero", b"empty batch",
+)  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Skipping prediction for ERA5 because of 40320 NaN in tc_tokens.": {"kind": "nan", "subject": "tc_tokens"},
 }
@@ -93,7 +81,5 @@ def read(message: Message) -> Iterator[BadBatch]:
         subjects[-1].strip(".[]") if subjects else "",
         text.strip()[:300],
         (message.origin.level or "").upper()[:1] in ("W", "E", "C", "F"),
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )

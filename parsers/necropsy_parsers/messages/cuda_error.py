@@ -87,7 +87,5 @@ def read(message: Message) -> Iterator[CudaError]:
         blocking=blocking,
         via=via,
         from_exception=message.exception is not None,
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )

@@ -64,9 +64,8 @@ class WorkerCount(Record):
 def read(message: Message) -> Iterator[WorkerDeath | WorkerCount]:
     """Worker events that `message` reports."""
     text = " ".join(message.text.split())
-    own = {"origin": message.origin, "seq": message.seq, "attempt": message.attempt}
     if (m := _COUNT.search(text)) is not None:
-        yield WorkerCount(message.anchor, int(m["asked"]), int(m["suggested"]), **own)  # type: ignore[arg-type]
+        yield WorkerCount(message.anchor, int(m["asked"]), int(m["suggested"]), **message.common)
         return
     shm = _SHM.search(text) is not None
     pids: tuple[int, ...] = ()
@@ -78,4 +77,4 @@ def read(message: Message) -> Iterator[WorkerDeath | WorkerCount]:
         code = int(m["code"]) if m["code"] else None
     elif not (shm and ("bus error" in text or message.exception is not None)):
         return
-    yield WorkerDeath(message.anchor, pids, signal, code, shm, message.exception is not None, **own)  # type: ignore[arg-type]
+    yield WorkerDeath(message.anchor, pids, signal, code, shm, message.exception is not None, **message.common)

@@ -70,9 +70,7 @@ def read(message: Message) -> Iterator[DeviceAssert]:
         condition=m["condition"],
         block=m["block"],
         thread=m["thread"],
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )
 
 
@@ -88,9 +86,7 @@ def _reported(message: Message) -> Iterator[DeviceAssert]:
             m["condition"],
             m["block"] or "",
             m["thread"] or "",
-            origin=message.origin,
-            seq=message.seq,
-            attempt=message.attempt,
+            **message.common,
         )
 
 

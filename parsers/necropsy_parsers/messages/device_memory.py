@@ -150,7 +150,5 @@ def read(message: Message) -> Iterator[OutOfDeviceMemory]:
         absurd=bool(_ABSURD.search(text)),
         old="total capacity;" in text,
         from_exception=message.exception is not None,
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )

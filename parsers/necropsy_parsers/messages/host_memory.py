@@ -75,7 +75,6 @@ class HostMemory(Record):
 def read(message: Message) -> Iterator[HostMemory]:
     """The record that `message` holds, if it does."""
     text = " ".join(message.text.split())
-    own = {"origin": message.origin, "seq": message.seq, "attempt": message.attempt}
     from_exception = message.exception is not None
     for pattern, by in _KILLS:
         if (m := pattern.search(text)) is not None and not (from_exception and by != "Ray"):
@@ -84,8 +83,8 @@ def read(message: Message) -> Iterator[HostMemory]:
             pid = int(part["pid"]) if part.get("pid") else None
             cgroup = bool(part.get("cg")) or by in ("Slurm", "Kubernetes")
             yield HostMemory(
-                message.anchor, "kill", by, pid, part.get("name") or "", rss, cgroup, from_exception, **own
-            )  # type: ignore[arg-type]
+                message.anchor, "kill", by, pid, part.get("name") or "", rss, cgroup, from_exception, **message.common
+            )
             return
     if not from_exception and "DefaultCPUAllocator" not in text and "bad_alloc" not in text:
         return
@@ -100,6 +99,6 @@ def read(message: Message) -> Iterator[HostMemory]:
                 else None
             )
             yield HostMemory(
-                message.anchor, "allocation", "the allocator", None, "", asked, False, from_exception, **own
-            )  # type: ignore[arg-type]
+                message.anchor, "allocation", "the allocator", None, "", asked, False, from_exception, **message.common
+            )
             return

@@ -67,7 +67,5 @@ def read(message: Message) -> Iterator[LibraryStatus]:
         status,
         call["call"] if call else "",
         message.exception is not None,
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )

@@ -17,13 +17,21 @@ from necropsy_parsers.records import Record
 
 NAME: Final = "loader_error"
 TITLE: Final = "Failures of the dynamic loader"
-TRIGGERS: Final = (b"error while loading shared libraries", b"symbol lookup error", b"' not found (required by")
+TRIGGERS: Final = (
+    b"error while loading shared libraries",
+    b"symbol lookup error",
+    b"' not found (required by",
+    b"Could not load library",
+    b"Cannot load symbol",
+)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "python: symbol lookup error: /opt/ext/ops.so: undefined symbol: _ZN3c105ErrorC2E": {"library": "/opt/ext/ops.so"},
 }
 _FORMS: Final = (
     re.compile(r"(?P<program>\S+): error while loading shared libraries: (?P<library>[^:]+): (?P<what>.+)"),
     re.compile(r"(?P<program>\S+): symbol lookup error: (?P<library>[^:]+): (?P<what>undefined symbol: \w+)"),
+    re.compile(r"(?P<program>)Could not load library (?P<library>\S+?)\.? Error: (?P<what>.+)"),
+    re.compile(r"(?P<program>)(?:Invalid handle\. )?(?P<what>Cannot load symbol (?P<library>\w+))"),
     re.compile(r"(?P<program>\S+): (?P<library>\S+): (?P<what>version `[\w.]+' not found \(required by [^)]+\))"),
 )
 
@@ -49,7 +57,5 @@ def read(message: Message) -> Iterator[LoaderError]:
             m["program"],
             m["library"].strip(),
             m["what"].strip(),
-            origin=message.origin,
-            seq=message.seq,
-            attempt=message.attempt,
+            **message.common,
         )

@@ -59,18 +59,17 @@ def read(message: Message) -> Iterator[LossScale]:
     """The scale that `message` reports."""
     text = message.text if message.exception is not None else message.first[:2000]
     skipped = _SKIPPED.search(text)
-    own = {"origin": message.origin, "seq": message.seq, "attempt": message.attempt}
     if _FLOOR.search(text):
-        yield LossScale(message.anchor, None, 1, True, **own)  # type: ignore[arg-type]
+        yield LossScale(message.anchor, None, 1, True, **message.common)
     elif message.exception is None and (m := _SKIP.search(text)) is not None:
         number = m["to"] or m["down"] or m["at"] or m["was"]
-        yield LossScale(message.anchor, _float(number), 1, False, **own)  # type: ignore[arg-type]
+        yield LossScale(message.anchor, _float(number), 1, False, **message.common)
     elif (
         message.exception is None
         and (m := _PLAIN.search(text)) is not None
         and re.search(r"loss|step|iter|epoch", text, re.I)
     ):
-        yield LossScale(message.anchor, _float(m["scale"]), int(skipped[1]) if skipped else 0, False, **own)  # type: ignore[arg-type]
+        yield LossScale(message.anchor, _float(m["scale"]), int(skipped[1]) if skipped else 0, False, **message.common)
 
 
 def _float(text: str) -> float | None:

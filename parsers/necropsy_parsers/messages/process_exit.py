@@ -90,7 +90,6 @@ def read(message: Message) -> Iterator[ProcessExit]:
     if message.exception is not None:
         return
     text = message.first.strip()
-    own = {"origin": message.origin, "seq": message.seq, "attempt": message.attempt}
     signal, code, pid, by, reason = "", None, None, "shell", ""
     core = "core dumped" in text
     if (m := _FATAL.search(text)) is not None:
@@ -115,4 +114,4 @@ def read(message: Message) -> Iterator[ProcessExit]:
         return
     if code == 0 and not signal:
         return
-    yield ProcessExit(message.anchor, signal, code, pid, by, reason, core, **own)  # type: ignore[arg-type]
+    yield ProcessExit(message.anchor, signal, code, pid, by, reason, core, **message.common)

@@ -71,9 +71,7 @@ def read(message: Message) -> Iterator[PythonWarning]:
         line=int(m["line"]),
         frames=tuple(_frames(lines[1:])),
         node=anomaly["node"] if anomaly else "",
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )
 
 

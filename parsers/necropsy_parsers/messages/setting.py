@@ -51,9 +51,8 @@ def read(message: Message) -> Iterator[Setting]:
     if message.exception is not None:
         return
     text = message.first
-    own = {"origin": message.origin, "seq": message.seq, "attempt": message.attempt}
     for m in _PAIR.finditer(text):
         if not _ADVICE.search(text[: m.start()]):
-            yield Setting(message.anchor, m["name"], m["value"].rstrip(",;"), **own)  # type: ignore[arg-type]
+            yield Setting(message.anchor, m["name"], m["value"].rstrip(",;"), **message.common)
     if (v := _VERSION.search(text)) is not None:
-        yield Setting(message.anchor, "torch", v["a"] or v["b"], **own)  # type: ignore[arg-type]
+        yield Setting(message.anchor, "torch", v["a"] or v["b"], **message.common)

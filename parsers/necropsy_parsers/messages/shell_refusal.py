@@ -66,7 +66,5 @@ def read(message: Message) -> Iterator[ShellRefusal]:
             m["path"].strip(),
             reason,
             by,
-            origin=message.origin,
-            seq=message.seq,
-            attempt=message.attempt,
+            **message.common,
         )

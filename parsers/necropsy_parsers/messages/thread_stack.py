@@ -46,7 +46,5 @@ def read(message: Message) -> Iterator[ThreadStack]:
         message.anchor,
         head["current"].startswith("Current"),
         tuple(reversed(frames)),
-        origin=message.origin,
-        seq=message.seq,
-        attempt=message.attempt,
+        **message.common,
     )

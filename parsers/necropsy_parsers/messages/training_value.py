@@ -94,7 +94,5 @@ def read(message: Message) -> Iterator[TrainingValue]:
             step=int(step["step"]) if step else None,
             unit=step["unit"].lower() if step else "",
             text=text.strip()[:200],
-            origin=message.origin,
-            seq=message.seq,
-            attempt=message.attempt,
+            **message.common,
         )

@@ -58,5 +58,8 @@ def read(message: Message) -> Iterator[UsageError]:
     m = _ARGPARSE.match(text) or _CLICK.match(text) or _HYDRA.match(text)
     if m is not None:
         yield UsageError(
-            message.anchor, m["program"], m["what"], origin=message.origin, seq=message.seq, attempt=message.attempt
+            message.anchor,
+            m["program"],
+            m["what"],
+            **message.common,
         )

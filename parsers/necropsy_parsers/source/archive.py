@@ -43,6 +43,10 @@ class Archive:
         again = self._names[name] = self._names.get(name, 0) + 1
         return Notes(self._issues, name if again == 1 else f"{name}#{again}")
 
+    def share(self) -> Budget:
+        """A member's own budget, within the archive's."""
+        return Budget(self.limits, self.budget)
+
     def skip(self, member: str, why: str) -> None:
         """Report a member that is not opened; they add up to one issue of the archive."""
         self._count += 1

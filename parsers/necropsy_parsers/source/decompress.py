@@ -7,19 +7,22 @@ new gzip member to its half-written one). Each trouble is an issue.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from necropsy_parsers.source.codec import Codec, codec_of
+from necropsy_parsers.source.codec import Codec, Decoder, codec_of
 from necropsy_parsers.source.notes import Note
 from necropsy_parsers.source.stream import ByteStream
 
 _STEP: Final = 256 << 10  # bytes out of the decoder at once
 _STEP_BLIND: Final = 32 << 10  # the same where what a failing call had decoded cannot be had again
-_FEED: Final = 128 << 10  # bytes into the decoder at once
-_HOLE: Final = 64  # NUL bytes in a row: a member's last bytes can be fewer
+_FEED: Final = 32 << 10  # bytes into the decoder at once
+_HOLE: Final = 64  # NUL bytes in a row that make a hole
+_TRAILER: Final = 8  # bytes behind gzip's compressed data: checksum and length
 _MAGIC: Final = 16  # bytes that show whether another member follows
 _RESUME_MOST: Final = 1000  # members after damage: data made of nothing but beginnings must not cost hours
+_REPLAY_MOST: Final = 10
 
 Replay = Callable[[int], ByteStream]  # opens the compressed stream again at this position
 
@@ -59,7 +62,7 @@ class Expander:
                 yield block
                 last = block
             if member.trouble:
-                if self._replay:
+                if self._replay and self._resumed < _REPLAY_MOST:
                     for block in _again(self._codec, self._replay(member.start), member):
                         yield block
                         last = block
@@ -140,6 +143,7 @@ class _Member:
             data = b""
             if decoder.needs_input:
                 if not (data := next(feeds, b"")):
+                    yield from self._end_in(decoder, errors)
                     return
                 self._before, self.feed = self.feed, data
                 self.fed += len(data)
@@ -153,6 +157,16 @@ class _Member:
                 yield block
         self.ended = True
         self._stream.unread(decoder.unused_data + self._unfed)
+
+    def _end_in(self, decoder: Decoder, errors: tuple[type[Exception], ...]) -> Iterator[bytes]:
+        """The stream has ended, perhaps in a hole, whose first bytes can be the last of the member."""
+        if not self.hole:
+            return
+        with contextlib.suppress(*errors):
+            block = decoder.decompress(bytes(min(self.hole, _TRAILER)))
+            if decoder.eof:
+                self.ended = True
+                yield block
 
     def rewind(self) -> None:
         """Put the stream back by about two feeds, but behind the member's first byte."""

@@ -34,6 +34,7 @@ class Budget:
     def __init__(self, limits: Limits, parent: Budget | None = None, packed: Callable[[], int] | None = None) -> None:
         """`packed()`: compressed bytes that count, if not those of the stream; `parent`: the archive's budget."""
         self.spent = 0
+        self._charged = 0  # to the parent; a second reading costs nothing more
         self._limits = limits
         self._parent = parent
         self._packed = packed
@@ -51,6 +52,11 @@ class Budget:
             self._spend(len(block))
             yield block
 
+    def again(self) -> Budget:
+        """Itself, for another reading from the start."""
+        self.spent = 0
+        return self
+
     def exhausted(self) -> str:
         """Why nothing more may be read, or "" when something may."""
         room, why = self._room(0)
@@ -58,8 +64,9 @@ class Budget:
 
     def _spend(self, count: int) -> None:
         self.spent += count
-        if self._parent:
-            self._parent._spend(count)
+        if self._parent and self.spent > self._charged:
+            self._parent._spend(self.spent - self._charged)
+            self._charged = self.spent
 
     def _room(self, consumed: int) -> tuple[int, str]:
         limits = self._limits
@@ -70,5 +77,6 @@ class Budget:
             (by_ratio - self.spent, f"expands more than {limits.expansion_ratio}-fold"),
         )
         if self._parent:
-            room, why = min((room, why), self._parent._room(consumed))
+            shared, reason = self._parent._room(consumed)
+            room, why = min((room, why), (shared + max(0, self._charged - self.spent), reason))
         return max(0, room), why

@@ -73,6 +73,7 @@ class Source:
                 self.read += len(data)
                 self.consumed = stream.consumed()
                 yield data
+            self.consumed = stream.consumed()
 
     def close(self) -> None:
         """Let go of what `head` left open. Only needed for sources that are not read."""

@@ -90,6 +90,14 @@ def _tar_file(archive: Archive, path: Path, *, plain: bool) -> Iterator[Source]:
     with closing(file_stream(path, notes, block=block)) as file:
         stream = unpack(file, notes, archive.budget, replay=replay, resume=False)
         yield from tar_sources(archive, stream, reopen, plain=plain)
+        if not plain:
+            _drain(stream)
+
+
+def _drain(stream: ByteStream) -> None:
+    """Read on to the end: the compressed data's checksum comes last."""
+    while stream.read(BLOCK):
+        pass
 
 
 def _from_pipe(entry: Input, notes: Notes, issues: Issues, limits: Limits) -> Iterator[Source]:
@@ -103,6 +111,7 @@ def _from_pipe(entry: Input, notes: Notes, issues: Issues, limits: Limits) -> It
         yield from walked_sources(archive, pipe, None)
     elif is_tar(stream.peek(HEAD)):
         yield from tar_sources(archive, stream, None, plain=False)
+        _drain(stream)
     else:
         turn = Turn(stream, 0, None)
 

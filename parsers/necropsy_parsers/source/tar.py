@@ -8,13 +8,12 @@ next good one is looked for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, Protocol, cast
 
 from necropsy_parsers.source.archive import Archive, Reopen, Turn
 from necropsy_parsers.source.content import is_tar, unpack
-from necropsy_parsers.source.limits import Budget
 from necropsy_parsers.source.model import Source
 from necropsy_parsers.source.notes import Notes, shown
 from necropsy_parsers.source.stream import BLOCK, ByteStream, file_stream, stretch
@@ -77,6 +76,7 @@ def tar_sources(archive: Archive, stream: ByteStream, reopen: Reopen | None, *, 
 def _opener(archive: Archive, member: _Member, turn: Turn, notes: Notes, *, plain: bool) -> Callable[[int], ByteStream]:
     """How a source opens `member`: at its place in the file, or in its turn on the stream."""
     path = archive.path
+    holes, inside = archive.share(), archive.share()
 
     def short(missing: int) -> None:
         kind = "source/limit" if "source/limit" in archive.notes.kinds else "source/truncated"
@@ -95,14 +95,13 @@ def _opener(archive: Archive, member: _Member, turn: Turn, notes: Notes, *, plai
             return ByteStream(())
         whole, own = taken
         first = whole.consumed()
-        budget = Budget(archive.limits, archive.budget)
         blocks = member.blocks(whole, block, short)
         if member.stored < member.size:
-            blocks = budget.watch(blocks, lambda: member.stored, notes)
+            blocks = holes.again().watch(blocks, lambda: member.stored, notes)
         if not own:
             blocks = turn.watch(blocks, notes)
         inner = ByteStream(blocks, consumed=lambda: whole.consumed() - first, close=whole.close if own else None)
-        return unpack(inner, notes, budget, replay=again if plain and member.stored == member.size else None)
+        return unpack(inner, notes, inside.again(), replay=again if plain and member.stored == member.size else None)
 
     return start
 
@@ -149,7 +148,8 @@ def _until_trouble(archive: Archive, headers: _Headers) -> Generator[_Member, No
 
 def _regular(archive: Archive, info: tarfile.TarInfo) -> Iterator[_Member]:
     """The member, unless its map of holes is forged."""
-    parts = tuple(getattr(info, "sparse", None) or ((0, info.size),))
+    stored: Sequence[tuple[int, int]] = getattr(info, "sparse", None) or ((0, info.size),)
+    parts = tuple((start, length) for start, length in stored if length)  # unused places of a map are (0, 0)
     at = 0
     for start, length in parts:
         if start < at or length < 0 or start + length > info.size:

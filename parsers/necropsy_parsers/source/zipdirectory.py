@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Final, cast
 
 from necropsy_parsers.source.archive import Archive
 from necropsy_parsers.source.content import unpack
-from necropsy_parsers.source.limits import Budget
 from necropsy_parsers.source.model import Source
 from necropsy_parsers.source.notes import Notes
 from necropsy_parsers.source.stream import ByteStream, file_stream, open_regular
@@ -77,11 +76,11 @@ class _Opener:
     """Opens one member at its place in the file."""
 
     def __init__(self, archive: Archive, path: Path, offset: int, entry: Entry, notes: Notes) -> None:
-        self._archive = archive
         self._path = path
         self._offset = offset
         self._entry = entry
         self._notes = notes
+        self._outer, self._inner = archive.share(), archive.share()
 
     def open(self, block: int) -> ByteStream:
         """The member's bytes."""
@@ -97,10 +96,8 @@ class _Opener:
         def replay(position: int) -> ByteStream:
             return file_stream(self._path, notes, offset=first + position)
 
-        budget = Budget(self._archive.limits, self._archive.budget)
-        blocks = Reading(entry, file, notes, budget, replay).blocks(block)
+        blocks = Reading(entry, file, notes, self._outer.again(), replay).blocks(block)
         start = file.position
         inner = ByteStream(blocks, consumed=lambda: file.position - start, close=file.close)
         stored = entry.method == 0
-        budget = Budget(self._archive.limits, self._archive.budget)
-        return unpack(inner, notes, budget, replay=replay if stored else None)
+        return unpack(inner, notes, self._inner.again(), replay=replay if stored else None)

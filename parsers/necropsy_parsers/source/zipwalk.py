@@ -12,7 +12,6 @@ from typing import Final
 
 from necropsy_parsers.source.archive import Archive, Reopen, Turn
 from necropsy_parsers.source.content import unpack
-from necropsy_parsers.source.limits import Budget
 from necropsy_parsers.source.model import Source
 from necropsy_parsers.source.notes import Note, ignore
 from necropsy_parsers.source.stream import BLOCK, ByteStream
@@ -79,7 +78,7 @@ class _Walked:
     """A member met on the walk, and its source."""
 
     def __init__(self, archive: Archive, stream: ByteStream, entry: Entry, reopen: Reopen | None) -> None:
-        self._archive = archive
+        self._outer, self._inner = archive.share(), archive.share()
         self._stream = stream
         self._entry = entry
         self._start = stream.position
@@ -100,10 +99,10 @@ class _Walked:
             blocks = self._turn.watch(blocks, self._notes)
         start = stream.position
         inner = ByteStream(blocks, consumed=lambda: stream.position - start, close=stream.close if own else None)
-        return unpack(inner, self._notes, Budget(self._archive.limits, self._archive.budget))
+        return unpack(inner, self._notes, self._inner.again())
 
     def _read(self, stream: ByteStream, block: int, note: Note) -> tuple[Reading, Iterator[bytes]]:
-        reading = Reading(self._entry, stream, note, Budget(self._archive.limits, self._archive.budget), None)
+        reading = Reading(self._entry, stream, note, self._outer.again(), None)
         return reading, reading.blocks(block)
 
     def over(self) -> None:

@@ -7,6 +7,7 @@ its own.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -33,9 +34,19 @@ def strip_ansi(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def _unwrapped(data: bytes) -> str:
+    """The text of a line; what Docker's json-file driver wrapped is taken out of its JSON."""
+    if data.startswith(b'{"log":"'):
+        try:
+            return str(json.loads(data)["log"])
+        except (ValueError, KeyError, TypeError):
+            pass  # cut, or something else that looks like it
+    return data.decode("utf-8", "replace")
+
+
 def pieces(data: bytes) -> list[str]:
     """The pieces of a raw line, in order, cleaned; never empty unless the line is."""
-    text = data.decode("utf-8", "replace")
+    text = _unwrapped(data)
     parts = [p for p in text.split("\r") if p.strip()] if "\r" in text else [text]
     out: list[str] = []
     for part in parts:

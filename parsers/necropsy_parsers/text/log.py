@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.messages import Message, all_messages, read_all
+from necropsy_parsers.messages import Message, all_messages, kinds_of, read_all
 from necropsy_parsers.records import Anchor, Origin, Record
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
@@ -67,7 +67,6 @@ class LogReader:
         self._shapes: dict[tuple[str, str], int] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         self._scanner = Scanner(sorted(triggers), name, issues, self._busy)
-        self._triggers = tuple(sorted(t for kind in all_messages() for t in (*kind.triggers, *kind.sampled)))
 
     @property
     def lines(self) -> int:
@@ -130,7 +129,7 @@ class LogReader:
             self._open_trace(writer, raw, peeled, begun)
             return
         yield from self._finish_block(writer)
-        if raw.hit and any(t in text for t in self._triggers):
+        if raw.hit and kinds_of(text):
             yield from self._finish_run(writer)
             yield from self._open_block(writer, raw, peeled, key)
         else:

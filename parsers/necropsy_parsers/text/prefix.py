@@ -19,10 +19,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from necropsy_parsers.records import UNKNOWN, Origin
-from necropsy_parsers.text.stamp import CLOCKS, parse_stamp
+from necropsy_parsers.text.stamp import CLOCKS, parse_stamp, stamp_of
 
 Update = Callable[[Origin, "re.Match[str]"], Origin]
 
@@ -149,7 +149,7 @@ _LEVEL: Final = re.compile(
 )
 _PLACE: Final = re.compile(r"\[?(?P<file>[\w./\\<>+-]+\.py):(?P<line>\d+)(?::[\w<>.]+)?(?:\(\))?\]?(?=[\s:|\-\]]|$)")
 _LOGGER: Final = re.compile(
-    r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|__main__|root|__mp_main__)(?:[:.][\w<>]+)?(?::\d+)?(?= - |:| \||\]| *$)"
+    r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]|(?!\S*(?:Error|Exception|Exit|Interrupt)\b)(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|__main__|root|__mp_main__)(?:[:.][\w<>]+)?(?::\d+)?(?= - |:| \||\]| *$)"
 )
 _TAG: Final = re.compile(r"\[[^\]\s]{1,40}\](?= )|\[PID:? ?\d+\]|\(\w+\)|\d{1,8}(?= [:|])|\[\d+\]")
 _HF: Final = re.compile(
@@ -163,29 +163,43 @@ def _peel_head(text: str, origin: Origin) -> tuple[str, Origin, bool]:
     if (m := _HF.match(text)) is not None:
         place = (m["file"], int(m["line"]))
         return text[m.end() :], replace(origin, level=m["level"], place=place), True
-    rest, seen = text, False
+    rest, told = text, {}
     for _ in range(8):
-        step: re.Match[str] | None = None
-        for clock in CLOCKS:
-            if (step := clock.match(rest)) is not None:
-                origin = replace(origin, time=parse_stamp(step[0]) or origin.time)
-                break
-        else:
-            if (step := _LEVEL.match(rest)) is not None:
-                origin = replace(origin, level=step["a"] or step["b"] or step["c"])
-            elif not seen:
-                break
-            elif (step := _PLACE.match(rest)) is not None:
-                origin = replace(origin, place=(step["file"], int(step["line"])))
-            elif (step := _LOGGER.match(rest) or _TAG.match(rest)) is None:
-                break
-        seen = True
+        step = _head_token(rest, told)
+        if step is None:
+            break
         rest = rest[step.end() :]
         # Behind a separator the message keeps its own indentation: only one blank is the logger's.
         if (gap := _SEPARATOR.match(rest)) is not None:
-            blanks = gap[0]
-            rest = rest[1:] if blanks.isspace() and _indented(rest) else rest[gap.end() :]
-    return rest, origin, seen
+            rest = rest[1:] if gap[0].isspace() and _indented(rest) else rest[gap.end() :]
+    if not told:
+        return text, origin, False
+    told.pop("seen")
+    return rest, replace(origin, **told) if told else origin, True
+
+
+def _head_token(rest: str, told: dict[str, Any]) -> re.Match[str] | None:
+    """The time, level, place, logger or tag that `rest` starts with; what it tells goes into `told`."""
+    first = rest[:1]
+    step: re.Match[str] | None = None
+    if first.isdigit() or first == "[":
+        for clock in CLOCKS:
+            if (step := clock.match(rest)) is not None:
+                if (stamp := stamp_of(step)) is not None:
+                    told["time"] = stamp
+                told["seen"] = True
+                return step
+    if (step := _LEVEL.match(rest)) is not None:
+        told["level"] = step["a"] or step["b"] or step["c"]
+    elif not told:
+        return None
+    elif (step := _PLACE.match(rest)) is not None:
+        told["place"] = (step["file"], int(step["line"]))
+    else:
+        step = _LOGGER.match(rest) or _TAG.match(rest)
+    if step is not None:
+        told["seen"] = True
+    return step
 
 
 def _indented(rest: str) -> bool:

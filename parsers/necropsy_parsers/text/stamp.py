@@ -36,11 +36,12 @@ def parse_stamp(text: str) -> Stamp | None:
     """The stamp that `text` starts with, or None."""
     for pattern in (*CLOCKS, _GLOG, _JOURNAL):
         if (m := pattern.match(text)) is not None:
-            return _stamp(m)
+            return stamp_of(m)
     return None
 
 
-def _stamp(m: re.Match[str]) -> Stamp | None:
+def stamp_of(m: re.Match[str]) -> Stamp | None:
+    """The reading of a match of one of `CLOCKS`."""
     part = {k.rstrip("2"): v for k, v in m.groupdict().items() if v is not None}
     fraction = float("0." + part["f"]) if part.get("f") else 0.0
     clock = int(part["h"]) * 3600 + int(part["mi"]) * 60 + int(part["s"]) + fraction

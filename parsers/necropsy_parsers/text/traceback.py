@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.text import notebook
 from necropsy_parsers.text.exception_line import parse_exception_line
 
 HEADER: Final = "Traceback (most recent call last)"
@@ -120,6 +121,7 @@ class TracebackReader:
         self._user = False
         self._rich = False
         self._group = False
+        self._notebook = False
 
     @property
     def open(self) -> bool:
@@ -138,6 +140,7 @@ class TracebackReader:
         """
         if HEADER in text:
             self._push("", text)
+            self._notebook = notebook.HEADER.match(text) is not None
             self._group = "Exception Group" in text
             self._rich = text.lstrip().startswith(("╭", "┌", "+-"))
             self._state = "start"
@@ -183,6 +186,8 @@ class TracebackReader:
             return True
         if self._rich:
             return self._in_box(text)
+        if self._notebook and self._in_cell(text):
+            return True
         if self._frame(text):
             return True
         if _FRAME_START.match(text) and len(text) > 40:
@@ -227,6 +232,18 @@ class TracebackReader:
         if into and not into[-1].text:
             last = into[-1]
             into[-1] = Frame(last.file, last.line, last.function, code)
+
+    def _in_cell(self, text: str) -> bool:
+        """A line of an IPython traceback, as long as it is not the one that names the exception."""
+        frames = self.chain[-1].frames
+        if (frame := notebook.read_frame(text)) is not None:
+            frames.append(frame)
+            self._state = "frames"
+        elif frames and (marked := notebook.mark(frames[-1], text)) is not None:
+            frames[-1] = marked
+        else:
+            return notebook.is_context(text)
+        return True
 
     def _in_box(self, text: str) -> bool:
         exc = self.chain[-1]

@@ -13,8 +13,8 @@ from typing import Final
 from necropsy_parsers.issues import DATA_LOSS, ERROR, NOTICE, ParseIssue
 
 from necropsy.finding import Finding, Place, Role, Severity
-from necropsy.render import Excerpt
-from necropsy.report import Report
+from necropsy.render import CONTEXT
+from necropsy.report import Excerpt, Report
 
 _ISSUE_ORDER: Final = {ERROR: 0, DATA_LOSS: 1, NOTICE: 2}
 _ABOUT_INPUTS: Final = "INP"  # the family of rules that judge the inputs, not the run
@@ -125,7 +125,7 @@ def _owners(stories: list[Story], cascades: list[Finding]) -> dict[str, Story]:
 
 def source_rows(where: Place, excerpt: Excerpt) -> list[SourceRow]:
     """The lines around a place, the claimed ones marked; else the line as the input quoted it."""
-    rows = list(excerpt(where))
+    rows = list(excerpt(where, *CONTEXT))
     if not rows and where.text.strip() and where.line is not None:
         rows = [(where.line + n, text) for n, text in enumerate(where.text.strip("\n").splitlines()[:_QUOTED])]
     while rows and not rows[-1][1].strip():
@@ -134,15 +134,6 @@ def source_rows(where: Place, excerpt: Excerpt) -> list[SourceRow]:
     marked = range(where.line or 0, (where.end_line or where.line or 0) + 1) if exact else range(0)
     digits = max((len(str(number)) for number, _ in rows), default=1)
     return [SourceRow(number, text.rstrip(), number in marked, digits) for number, text in rows]
-
-
-def quoted(report: Report) -> dict[str, dict[int, str]]:
-    """File -> line -> source as the inputs quoted it: what a local file must hold to be the same."""
-    found: dict[str, dict[int, str]] = {}
-    for place in (p for f in report.findings for p in f.code if p.line is not None):
-        if place.text.strip():
-            found.setdefault(place.file, {})[place.line or 0] = place.text.strip().splitlines()[0]
-    return found
 
 
 def fold(findings: Iterable[Finding]) -> list[Fold]:

@@ -36,7 +36,7 @@ from necropsy.claim import from_exception, one_line
 from necropsy.conditions import LIBRARY_CLASH, NO_DEVICE, NO_GRADIENTS, NOT_FINITE, PROCESS_DIED
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.sources import Sources
-from necropsy.finding import Finding, Fix, Severity
+from necropsy.finding import Finding, Fix, Place, Severity
 from necropsy.provenance.triton import kernel_error, kernel_place
 from necropsy.rule import rule
 
@@ -47,7 +47,8 @@ _LAUNCHERS: Final = frozenset(
 )  # fmt: skip
 _PEER: Final = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|ncclRemoteError|NCCL communicator was aborted"
-    r"|remote process exited|Socket Timeout|store.{0,20}(?:closed|timeout)|DistNetworkError|Timed out waiting \d+ms"
+    r"|[Ss]ee (?:the )?(?:root cause|stack trace|error|logs?) above|[Ee]ngine (?:core|process) (?:initialization )?failed|EngineDead"
+    r"|[Ww]orkers? (?:\S+ )?(?:failed|died|exited)|remote process exited|Socket Timeout|store.{0,20}(?:closed|timeout)|DistNetworkError|Timed out waiting \d+ms"
 )
 _NAN: Final = re.compile(r"\bnans?\b|\binf(?:inite|inity)?\b|non-?finite|not finite|isfinite", re.IGNORECASE)
 _NO_DEVICE: Final = re.compile(
@@ -98,7 +99,7 @@ def _kernel(row: ExceptionRow, sources: Sources) -> Finding | None:
         return None
     launch = row.places[0] if row.places else None
     place = kernel_place(error, launch, sources.tree)
-    places = (place,) if place is not None else ()
+    places: tuple[Place, ...] = (place,) if place is not None else ()
     places += tuple(replace(p, exactness="function", how="launch of the kernel") for p in row.places)
     return from_exception(
         row,
@@ -143,9 +144,10 @@ def check(exceptions: Exceptions, sources: Sources) -> Iterator[Finding]:
         last = row.chain[-1]
         if last is not row.main and last.complete and last.relation in ("cause", "context"):
             sentence = f"{sentence.rstrip('.')}, and then {last.type.rsplit('.', 1)[-1]}: {one_line(last.message, 120)}"
+        consequence = "" if row.handled else f"; {_CONSEQUENCE.get(row.kind, 'nobody caught it and the process ended')}"
         yield from_exception(
             row,
-            f"{sentence.rstrip('.')}; {_CONSEQUENCE.get(row.kind, 'nobody caught it and the process ended')}.",
+            f"{sentence.rstrip('.')}{consequence}.",
             facts={"exception": row.type},
             fixes=tuple(_fixes(row)),
             shows=_shows(row),

@@ -124,6 +124,7 @@ def _say(row: ProcessExit, stack: ThreadStack | None, explained: bool) -> Findin
         fixes=fixes,
         shows=frozenset(shows),
         leaves=frozenset({PROCESS_DIED}),
+        last_resort=not row.signal,
         # Peers notice a lost process before its launcher reports the signal. SIGABRT is different: it is what
         # NCCL's watchdog does to a process that waited for another one.
         confirms=row.signal in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGKILL"),

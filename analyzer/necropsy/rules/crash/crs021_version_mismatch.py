@@ -32,6 +32,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.messages.loader_error import LoaderError
+
 from necropsy.claim import Saying, from_exception, from_record, match, one_line, said, saying
 from necropsy.conditions import LIBRARY_CLASH, NO_DEVICE, PROCESS_DIED
 from necropsy.evidence.activity import Activity
@@ -156,6 +158,12 @@ def _of_driver(text: str) -> bool:
     return "driver on your system is too old" in text or "Found no NVIDIA driver" in text
 
 
+def _load_fixes(load: LoaderError) -> tuple[Fix, ...]:
+    if "GLIBC" in load.what or "CXXABI" in load.what:
+        return (_OLD_SYSTEM,)
+    return (_ONE_CUDNN, _ENV) if "cudnn" in load.library.lower() else (_REBUILD, _ENV)
+
+
 @rule("CRS021", "version-mismatch", Severity.FATAL, aliases=("abi-mismatch", "cudnn-clash"))
 def check(
     exceptions: Exceptions, warnings: PythonWarnings, statuses: LibraryStatuses, loads: LoaderErrors, activity: Activity
@@ -164,11 +172,11 @@ def check(
     for load in loads:
         yield from_record(
             load,
-            f"`{load.program}` could not be loaded: {load.library}: {load.what} (version mismatch).",
+            f"{load.library} could not be loaded{f' by `{load.program}`' if load.program else ''}: {one_line(load.what)} (version mismatch).",
             Severity.FATAL,
             activity=activity,
             facts={"library": load.library, "loader": load.what},
-            fixes=(_REBUILD, _ENV) if "GLIBC" not in load.what else (_OLD_SYSTEM,),
+            fixes=_load_fixes(load),
             leaves=frozenset({PROCESS_DIED}),
         )
     for row in exceptions:

@@ -34,7 +34,7 @@ from typing import Final
 
 from necropsy_parsers.messages.data_worker import WorkerDeath
 
-from necropsy.claim import from_exception, from_record
+from necropsy.claim import from_exception, told
 from necropsy.conditions import HOST_FULL, PROCESS_DIED, SHM_FULL, WORKER_DIED
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.worker_deaths import WorkerDeaths
@@ -96,22 +96,21 @@ def _lost_worker(row: ExceptionRow) -> bool:
 @rule("DAT004", "worker-died", Severity.FATAL)
 def check(deaths: WorkerDeaths, exceptions: Exceptions) -> Iterator[Finding]:
     """One finding a death; the shared-memory hint printed before it is part of the same story."""
-    for row in exceptions:
-        if _lost_worker(row):
+    for lost in exceptions:
+        if _lost_worker(lost):
             yield from_exception(
-                row,
-                f"A DataLoader worker died ({row.name} while its batch was fetched); the log does not say of what, so the cause is undetermined.",
-                code=tuple(replace(p, exactness="function", how="surfaced here") for p in row.places),
+                lost,
+                f"A DataLoader worker died ({lost.name} while its batch was fetched); the log does not say of what, so the cause is undetermined.",
+                code=tuple(replace(p, exactness="function", how="surfaced here") for p in lost.places),
                 confidence=Confidence.POSSIBLE,
-                facts={"error": row.name},
+                facts={"error": lost.name},
                 fixes=(_INLINE, _KERNEL),
                 shows=frozenset({HOST_FULL, SHM_FULL, WORKER_DIED}),
                 leaves=frozenset({WORKER_DIED, PROCESS_DIED}),
             )
-    rows = {(r.anchor.input, r.seq): r for r in exceptions}
     hint = any(d.shared_memory for d in deaths)
     hints = tuple(Related(d.anchor, "said before") for d in deaths if not d.from_exception)
-    raised = any((d.anchor.input, d.seq) in rows for d in deaths)
+    raised = any(exceptions.said(d) is not None for d in deaths)
     for d in deaths:
         if raised and not d.from_exception:
             continue  # the bus error's line is part of the story that the exception tells
@@ -122,13 +121,18 @@ def check(deaths: WorkerDeaths, exceptions: Exceptions) -> Iterator[Finding]:
         facts: dict[str, Fact] = {"signal": d.signal} if d.signal else {}
         if d.pids:
             facts["pids"] = list(d.pids)
-        rest = {
-            "facts": facts, "confidence": confidence, "fixes": fixes,
-            "shows": shows | {WORKER_DIED}, "leaves": frozenset({WORKER_DIED, PROCESS_DIED}),
-        }  # fmt: skip
-        row = rows.get((d.anchor.input, d.seq))
-        if row is not None:
-            code = tuple(replace(p, exactness="function", how="surfaced here") for p in row.places)
-            yield from_exception(row, f"{who} died: {clause}.", code=code, related=hints[:3], **rest)
-        elif not d.from_exception:
-            yield from_record(d, f"{who} died: {clause}.", Severity.ERROR, **rest)
+        row = exceptions.said(d)
+        places = row.places if row is not None else ()
+        yield from told(
+            d,
+            exceptions,
+            f"{who} died: {clause}.",
+            Severity.ERROR,
+            code=tuple(replace(p, exactness="function", how="surfaced here") for p in places),
+            related=hints[:3] if row is not None else (),
+            facts=facts,
+            confidence=confidence,
+            fixes=fixes,
+            shows=shows | {WORKER_DIED},
+            leaves=frozenset({WORKER_DIED, PROCESS_DIED}),
+        )

@@ -39,7 +39,7 @@ from typing import Final
 
 from necropsy_parsers.messages.device_memory import OutOfDeviceMemory
 
-from necropsy.claim import from_exception, from_record
+from necropsy.claim import told
 from necropsy.conditions import DEVICE_FULL, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.device_memory import DeviceMemory
@@ -182,7 +182,6 @@ def check(
     memory: DeviceMemory, exceptions: Exceptions, settings: Settings, activity: Activity, t: Thresholds
 ) -> Iterator[Finding]:
     """One finding a refused allocation."""
-    rows = {(r.anchor.input, r.seq): r for r in exceptions}
     expandable = any("expandable_segments:True" in s.value for s in settings)
     for m in memory:
         verdict = judge(m, expandable, t)
@@ -193,15 +192,15 @@ def check(
         message = f"{m.backend} out of memory{where}: {asked} was asked for and {verdict.clause}."
         if expandable and verdict.kind == "fragmentation":
             message = message.rstrip(".") + ", although expandable segments are already on."
-        rest = {
-            "facts": _facts(m, verdict),
-            "fixes": verdict.fixes,
-            "confidence": verdict.confidence,
-            "shows": frozenset({DEVICE_FULL}),
-        }
-        leaves = frozenset({DEVICE_FULL, PROCESS_DIED})
-        row = rows.get((m.anchor.input, m.seq))
-        if row is not None:
-            yield from_exception(row, message, leaves=leaves, **rest)
-        elif not m.from_exception:
-            yield from_record(m, message, Severity.ERROR, activity=activity, leaves=frozenset({DEVICE_FULL}), **rest)
+        yield from told(
+            m,
+            exceptions,
+            message,
+            Severity.ERROR,
+            activity=activity,
+            facts=_facts(m, verdict),
+            fixes=verdict.fixes,
+            confidence=verdict.confidence,
+            shows=frozenset({DEVICE_FULL}),
+            leaves=frozenset({DEVICE_FULL, PROCESS_DIED}),
+        )

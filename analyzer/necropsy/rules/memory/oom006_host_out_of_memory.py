@@ -32,7 +32,7 @@ from typing import Final
 
 from necropsy_parsers.messages.host_memory import HostMemory
 
-from necropsy.claim import from_exception, from_record
+from necropsy.claim import from_record, told
 from necropsy.conditions import HOST_FULL, PROCESS_DIED, WORKER_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import Exceptions
@@ -63,17 +63,20 @@ def _facts(m: HostMemory) -> dict[str, Fact]:
 @rule("OOM006", "host-out-of-memory", Severity.FATAL, aliases=("X16", "oom-killer"))
 def check(records: HostMemoryRecords, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
     """One finding a kill record, one a failed allocation."""
-    rows = {(r.anchor.input, r.seq): r for r in exceptions}
     for m in records:
-        row = rows.get((m.anchor.input, m.seq))
         if m.kind == "allocation":
             size = f" of {human_bytes(m.bytes)}" if m.bytes is not None else ""
             message = f"An allocation{size} in host memory failed: the machine or the job's limit has no more."
-            rest = {"facts": _facts(m), "fixes": (_ASKED, _MORE), "leaves": frozenset({HOST_FULL, PROCESS_DIED})}
-            if row is not None:
-                yield from_exception(row, message, **rest)
-            else:
-                yield from_record(m, message, Severity.FATAL, activity=activity, **rest)
+            yield from told(
+                m,
+                exceptions,
+                message,
+                Severity.FATAL,
+                activity=activity,
+                facts=_facts(m),
+                fixes=(_ASKED, _MORE),
+                leaves=frozenset({HOST_FULL, PROCESS_DIED}),
+            )
             continue
         victim = f" process {m.pid}" if m.pid is not None else " a process of the job"
         named = f" ({m.name})" if m.name else ""

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from necropsy.claim import from_exception, from_record
+from necropsy.claim import told
 from necropsy.conditions import DEVICE_FAULT, DEVICE_FULL, LIBRARY_CLASH, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import Exceptions
@@ -47,7 +47,6 @@ _CPU: Final = Fix(
 @rule("OOM007", "library-alloc-failed", Severity.FATAL)
 def check(statuses: LibraryStatuses, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
     """Statuses that mean a refused allocation."""
-    rows = {(r.anchor.input, r.seq): r for r in exceptions}
     for s in statuses:
         refused = "ALLOC_FAILED" in s.status
         if not refused and "CUBLAS_STATUS_NOT_INITIALIZED" not in s.status:
@@ -58,15 +57,15 @@ def check(statuses: LibraryStatuses, exceptions: Exceptions, activity: Activity)
             message = (
                 f"{s.library} could not be initialised{call} ({s.status}); most often the device is out of memory."
             )
-        rest = {
-            "facts": {"status": s.status, "library": s.library},
-            "fixes": (_ROOM, _WHO, _CPU),
-            "confidence": Confidence.LIKELY if refused else Confidence.POSSIBLE,
-            "shows": frozenset({DEVICE_FULL, DEVICE_FAULT, LIBRARY_CLASH}),
-            "leaves": frozenset({DEVICE_FULL, PROCESS_DIED}),
-        }
-        row = rows.get((s.anchor.input, s.seq))
-        if row is not None:
-            yield from_exception(row, message, **rest)
-        elif not s.from_exception:
-            yield from_record(s, message, Severity.ERROR, activity=activity, **rest)
+        yield from told(
+            s,
+            exceptions,
+            message,
+            Severity.ERROR,
+            activity=activity,
+            facts={"status": s.status, "library": s.library},
+            fixes=(_ROOM, _WHO, _CPU),
+            confidence=Confidence.LIKELY if refused else Confidence.POSSIBLE,
+            shows=frozenset({DEVICE_FULL, DEVICE_FAULT, LIBRARY_CLASH}),
+            leaves=frozenset({DEVICE_FULL, PROCESS_DIED}),
+        )

@@ -132,5 +132,5 @@ def check(scales: LossScales, exceptions: Exceptions, t: Thresholds) -> Iterator
             fixes=_FIXES,
             shows=frozenset({NOT_FINITE}),
             leaves=frozenset({NOT_FINITE}),
-            **({"event": event_of(ended)} if ended is not None else {}),
+            event=event_of(ended) if ended is not None else f"loss-scale@{first.anchor.input}:{first.seq}",
         )

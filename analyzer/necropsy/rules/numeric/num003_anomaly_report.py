@@ -35,7 +35,7 @@ from necropsy.claim import from_exception
 from necropsy.conditions import NOT_FINITE, PROCESS_DIED
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.python_warnings import PythonWarnings
-from necropsy.finding import Finding, Fix, Related, Severity
+from necropsy.finding import Finding, Fix, Place, Related, Severity
 from necropsy.provenance.frames import innermost_user, place_of
 from necropsy.rule import rule
 
@@ -74,7 +74,9 @@ def check(exceptions: Exceptions, warnings: PythonWarnings) -> Iterator[Finding]
         ]
         warning = told[-1] if told else None
         user = innermost_user(warning.frames) if warning is not None else None
-        places = (place_of(user, how="forward call of the anomaly report"),) if user is not None else ()
+        places: tuple[Place, ...] = (
+            (place_of(user, how="forward call of the anomaly report"),) if user is not None else ()
+        )
         places += tuple(p for p in row.places if not places or (p.file, p.line) != (places[0].file, places[0].line))
         finding = from_exception(
             row,
