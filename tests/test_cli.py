@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ from necropsy.commands._progress import LARGE, Bar
 from necropsy.config import Config
 from necropsy.evidence import Table
 from necropsy.finding import Finding, Place, Severity
+from necropsy.provenance.files import SourceTree
 from necropsy.report import InputRow, Report
 from necropsy.rule import Rule
 from necropsy.store import report_name
@@ -59,23 +60,12 @@ Run::
 
     export A=1
 """
+NEEDS = (("memory", Memory, False),)
+OOM = Rule("OOM005", "device-out-of-memory", Severity.FATAL, "0.1", NEEDS, Settings, "s", False, (), DOC, "x", list)
 RULES = (
-    Rule(
-        "OOM005",
-        "device-out-of-memory",
-        Severity.FATAL,
-        "0.1",
-        (("memory", Memory, False),),
-        Settings,
-        "settings",
-        False,
-        ("CUDA_ERROR_OUT_OF_MEMORY",),
-        DOC,
-        "x",
-        lambda: [],
-    ),
-    Rule("OOM006", "host-out-of-memory", Severity.FATAL, "0.1", (), None, "", False, (), DOC, "x", lambda: []),
-    Rule("SYN001", "sync-in-loop", Severity.WARNING, "0.1", (), None, "", False, (), "Waits.", "x", lambda: []),
+    replace(OOM, aliases=("CUDA_ERROR_OUT_OF_MEMORY",)),
+    replace(OOM, code="OOM006", name="host-out-of-memory"),
+    replace(OOM, code="SYN001", name="sync-in-loop", severity=Severity.WARNING, doc="Waits.", needs=(), settings=None),
 )
 
 
@@ -280,12 +270,14 @@ def test_colour_is_for_terminals(run: Run, calls: Calls, monkeypatch: pytest.Mon
     assert "\x1b" not in run("analyze", "run.log")[1]
 
 
-def test_sources_at_hand_are_shown_if_they_are_the_same(run: Run, calls: Calls, tmp_path: Path) -> None:
-    source = tmp_path / "train.py"
-    source.write_text("\n" * 86 + "before\nmodel(x)\n")
-    assert "  87 │ before\n> 88 │ model(x)\n" in run("analyze", "run.log")[1]
-    source.write_text("\n" * 86 + "before\nmodel(y)\n")
-    assert "before" not in run("analyze", "run.log")[1]
+def test_sources_at_hand_are_shown_where_they_lie(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("\n" * 86 + "before\nmodel(x)\n")
+    tree = SourceTree([str(tmp_path / "src")], [], {"train.py": {88: "model(x)"}})
+    answer(monkeypatch, Report("0.1", [InputRow("run.log", "log", "", 9, 1)], [finding()], excerpt=tree.excerpt))
+    out = run("analyze", "run.log")[1]
+    assert out.startswith(f"FATAL OOM005  {Path('src/train.py')}:88\n")
+    assert "  87 │ before\n> 88 │ model(x)\n" in out
 
 
 # -- explain, rules, sniff -------------------------------------------------------------------------

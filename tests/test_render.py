@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,9 +35,11 @@ SOURCE = {
 }
 
 
-def excerpt(place: Place) -> Sequence[tuple[int, str]]:
+def excerpt(place: Place, before: int, after: int) -> list[tuple[int, str]]:
     """The lines of the one source file that is at hand."""
-    return list(SOURCE.items()) if place.file.endswith("vision/train.py") and place.line == 88 else []
+    if not place.file.endswith("vision/train.py") or place.line != 88:
+        return []
+    return [(n, text) for n, text in SOURCE.items() if 88 - before <= n <= 88 + after]
 
 
 def log(line: int, text: str = "", name: str = "run.log") -> Anchor:
@@ -325,10 +326,10 @@ def test_colour_adds_nothing_but_colour(name: str) -> None:
 
 
 def test_the_environment_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = render("text", simple())
-    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "44", "TERM": "dumb", "TTY_COMPATIBLE": "1"}.items():
+    both = [render("text", simple(), colour=colour) for colour in (False, True)]
+    for name, value in {"NO_COLOR": "1", "COLUMNS": "44", "TERM": "dumb", "TTY_COMPATIBLE": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert render("text", simple()) == plain
+    assert [render("text", simple(), colour=colour) for colour in (False, True)] == both
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])

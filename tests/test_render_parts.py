@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -29,8 +28,8 @@ CRASH = Finding(
 )
 
 
-def excerpt(_: Place) -> Sequence[tuple[int, str]]:
-    return [(n, f"line {n}") for n in range(86, 91)]
+def excerpt(_: Place, before: int, after: int) -> list[tuple[int, str]]:
+    return [(n, f"line {n}") for n in range(88 - before, 90 + after)]
 
 
 def test_a_cascade_of_a_cascade_hangs_under_the_root() -> None:
@@ -133,10 +132,6 @@ def test_findings_that_differ_by_rank_fold_into_one() -> None:
     other = replace(CRASH, code=(Place("eval.py", 3),), count=5)
     folds = outline.fold([*peers, other])
     assert [(f.ranks, f.count) for f in folds] == [((0, 1, 2), 3), ((), 5)]
-
-
-def test_local_sources_are_held_against_the_quotes() -> None:
-    assert outline.quoted(Report("0.1", findings=[CRASH])) == {f"{PROJECT}/train.py": {88: "logits = model(images)"}}
 
 
 def test_headings_are_found_however_they_are_written() -> None:

@@ -19,7 +19,10 @@ LIBRARY_CLASH: Final = "a CUDA library does not load or fit"
 HOST_FULL: Final = "host memory is exhausted"
 SHM_FULL: Final = "shared memory is exhausted"
 WORKER_DIED: Final = "a worker process is gone"
+PEER_ABSENT: Final = "a rank did not take part in a collective"  # late, hung, elsewhere or gone
+GARBAGE: Final = "buffers of an unfinished collective hold garbage"
+JOB_STOPPED: Final = "the job was told to stop"  # by a scheduler, a launcher or a person
 PROCESS_DIED: Final = "a process of the job is gone"
 
 # Conditions that reach beyond the process in which they arose.
-SHARED: Final = frozenset({PROCESS_DIED, HOST_FULL, SHM_FULL, WORKER_DIED})
+SHARED: Final = frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE, JOB_STOPPED, HOST_FULL, SHM_FULL, WORKER_DIED})
