@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from necropsy.conditions import SHARED
+from necropsy.conditions import PEER_ABSENT, PROCESS_DIED, SHARED
 from necropsy.finding import Finding, Related, Role, Severity
 
 RELATED_MAX: Final = 8  # anchors kept of merged copies and consequences
@@ -28,6 +28,8 @@ def correlate(found: Iterable[Finding], general: frozenset[str]) -> list[Finding
 
 def _specific(found: list[Finding], general: frozenset[str]) -> list[Finding]:
     """One finding an event: specific rules before general ones, then the order of codes."""
+    claimed = frozenset().union(*(f.claims for f in found))
+    found = [f for f in found if not (f.rule in general and f.event in claimed)]
     best: dict[str, Finding] = {}
     loose: list[Finding] = []
     for f in found:
@@ -73,7 +75,7 @@ def _in_time(findings: list[Finding]) -> list[Finding]:
         if f.confirms:
             shown = [
                 x.seq for x in findings
-                if x.attempt == f.attempt and x.shows & f.leaves and (not x.confirms or x.rule != f.rule)
+                if x.attempt == f.attempt and x.shows & _left(f) and (not x.confirms or x.rule != f.rule)
             ]  # fmt: skip
             if shown and min(shown) < f.seq:
                 return f.attempt, min(shown) - 0.5, f.seq
@@ -113,11 +115,16 @@ def _cause(index: int, findings: Sequence[Finding]) -> int | None:
         if c.attempt != f.attempt:
             continue
         same = c.process == f.process or not c.process or not f.process
-        left = c.leaves & f.shows
+        left = _left(c) & f.shows
         died = c.severity is Severity.FATAL and c.process == f.process
         if (left and (same or left & SHARED)) or died:
             return i
     return None
+
+
+def _left(f: Finding) -> frozenset[str]:
+    """What a finding leaves; a process that is gone takes no part in collectives either."""
+    return f.leaves | {PEER_ABSENT} if PROCESS_DIED in f.leaves else f.leaves
 
 
 def _strengthened(cause: Finding, effect: Finding) -> Finding:

@@ -112,7 +112,7 @@ class Finding:
     evidence row it rests on: two findings of one event are one story. A finding that
     `confirms` (a kernel's record of a kill) may come after what it explains; one that
     `follows` an event is its consequence wherever that stands (a later run that says it
-    better); one of `last_resort` is dropped if anything else failed. `explained_by` is the fingerprint of the cause, set by `correlate`.
+    better); further events that it tells are its `claims`; one of `last_resort` is dropped if anything else failed. `explained_by` is the fingerprint of the cause, set by `correlate`.
     """
 
     message: str
@@ -139,6 +139,7 @@ class Finding:
     confirms: bool = False
     follows: str = ""
     last_resort: bool = False
+    claims: frozenset[str] = frozenset()
 
     @property
     def fingerprint(self) -> str:

@@ -28,6 +28,7 @@ class ActivityRow:
     writer: str
     ordinary: int
     progress: int
+    last: str = ""
 
 
 class Activity(Table[ActivityRow]):
@@ -43,6 +44,7 @@ class Activity(Table[ActivityRow]):
         "writer": "rank, local rank or empty; ? for lines that were only counted",
         "ordinary": "lines that are neither blank nor teardown",
         "progress": "lines of them that report a step of work",
+        "last": "the last line of the run",
     }
 
     def add(self, record: Record) -> None:
@@ -51,10 +53,14 @@ class Activity(Table[ActivityRow]):
             if record.ordinary:
                 writer = ANYBODY if record.key == ANYBODY else writer_of(record.origin)
                 self.rows.append(
-                    ActivityRow(record.anchor, record.seq, record.attempt, writer, record.ordinary, record.progress)
+                    ActivityRow(
+                        record.anchor, record.seq, record.attempt, writer, record.ordinary, record.progress, record.last
+                    )
                 )
         elif isinstance(record, TrainingValue):
-            self.rows.append(ActivityRow(record.anchor, record.seq, record.attempt, writer_of(record.origin), 1, 1))
+            self.rows.append(
+                ActivityRow(record.anchor, record.seq, record.attempt, writer_of(record.origin), 1, 1, record.text)
+            )
 
     def went_on(self, origin: Origin, seq: int, attempt: int) -> bool:
         """Whether the writer of `origin` reports enough after `seq` to have gone on working."""

@@ -17,6 +17,8 @@ BLOCK: Final = 256 << 10  # bytes read at once where nobody asked for more
 # A file found in a folder may be swapped for a FIFO before it is opened: do not wait for a writer.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
 
+_FAR: Final = 1 << 62  # a position behind the end of any file; forged headers name larger ones
+
 
 class Readable(Protocol):
     """An unbuffered binary file."""
@@ -144,10 +146,10 @@ def file_stream(path: Path, note: Note, *, block: int = BLOCK, offset: int = 0) 
         note("source/unreadable", reason(error))
         return ByteStream(())
     if offset:
-        file.seek(offset)
+        file.seek(min(offset, _FAR))
 
     def jump(count: int) -> None:
-        file.seek(count, os.SEEK_CUR)
+        file.seek(min(file.tell() + count, _FAR))
 
     return ByteStream(blocks_of(file, block, note), close=file.close, jump=jump)
 

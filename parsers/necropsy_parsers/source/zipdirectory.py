@@ -85,8 +85,9 @@ class _Opener:
     def open(self, block: int) -> ByteStream:
         """The member's bytes."""
         notes, entry = self._notes, self._entry
-        file = file_stream(self._path, notes, block=min(block, max(entry.stored or 0, 1 << 12)), offset=self._offset)
-        if read_local(file) is None:
+        block = min(block, max(entry.stored or 0, 1 << 12))
+        file = file_stream(self._path, notes, block=block, offset=max(0, self._offset))
+        if self._offset < 0 or read_local(file) is None:
             if not notes.kinds:
                 notes("source/corrupt", "the archive's directory names a place where this member is not")
             file.close()

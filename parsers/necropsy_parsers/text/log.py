@@ -172,6 +172,8 @@ class LogReader:
         if text[:1] in (" ", "\t") and text.strip():
             return _HAS_MORE.search(block.text) is not None
         # Messages of C++ origin go on without prefix and indentation (`ncclRemoteError: ...`).
+        if block.text.endswith("\nLast error:"):
+            return bool(text.strip())
         return text.startswith(("frame #", "ncc", "Last error:", "Exception raised from"))
 
     def _extend(self, writer: Writer, text: str, end: int) -> None:
@@ -225,18 +227,19 @@ class LogReader:
         ordinary = int(not TEARDOWN.match(text))
         progress = int(bool(ordinary and PROGRESS.search(text)))
         run = writer.run
-        if run is None:
-            anchor = self._anchor(raw, text)
-            writer.run = TextRun(
-                anchor, 1, ordinary, progress, key,
-                origin=peeled.origin, seq=raw.start + self._seq, attempt=self._attempts.current,
-            )  # fmt: skip
-            return
-        anchor = Anchor(run.anchor.input, run.anchor.start, raw.end, run.anchor.line, run.anchor.text)
+        anchor = self._anchor(raw, text) if run is None else replace(run.anchor, end=raw.end)
+        last = text.strip()[:200] if ordinary else run.last if run is not None else ""
         writer.run = TextRun(
-            anchor, run.lines + 1, run.ordinary + ordinary, run.progress + progress, key,
-            origin=run.origin, seq=run.seq, attempt=run.attempt,
-        )  # fmt: skip
+            anchor,
+            lines=1 + (run.lines if run else 0),
+            ordinary=ordinary + (run.ordinary if run else 0),
+            progress=progress + (run.progress if run else 0),
+            key=key,
+            last=last,
+            origin=run.origin if run else peeled.origin,
+            seq=run.seq if run else raw.start + self._seq,
+            attempt=run.attempt if run else self._attempts.current,
+        )
         yield from ()
 
     def _finish_run(self, writer: Writer) -> Iterator[Record]:

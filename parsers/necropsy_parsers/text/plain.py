@@ -32,10 +32,11 @@ class TextRun(Record):
     """Consecutive plain lines of one writer.
 
     `lines` counts all of them, `ordinary` those that are neither blank nor teardown,
-    `progress` those that report a step of work.
+    `progress` those that report a step of work; `last` is the text of the last ordinary one.
     """
 
     lines: int
     ordinary: int
     progress: int
     key: str = ""
+    last: str = ""

@@ -1,0 +1,147 @@
+"""The connection to another rank broke
+
+What it means
+    NCCL or gloo lost a peer: its process ended, or the network between them failed. The rank
+    that reports it is the witness, not the cause.
+
+Why it happens
+    The peer crashed, was killed or left early; a node or a link failed (InfiniBand, switch,
+    firewall). NCCL itself offers both ("network error or remote process exiting").
+
+How to confirm
+    Read the log of the peer named (host and port), at the time of the error; `dmesg` and the
+    link counters of that node if its processes were alive.
+
+How to fix
+    What the peer's log says. For links: replace or drain the node.
+
+Limits
+    If the peer's log is among the inputs, its failure is the root and this its consequence;
+    otherwise the cause is undetermined.
+
+References
+    - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from necropsy_parsers.messages.gloo_error import TransportError
+from necropsy_parsers.messages.nccl_error import NcclError
+
+from necropsy.claim import event_of, from_exception, from_record
+from necropsy.conditions import DEVICE_FAULT, GARBAGE, PEER_ABSENT, PROCESS_DIED
+from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.nccl_errors import NcclErrors
+from necropsy.evidence.transport_errors import TransportErrors
+from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
+from necropsy.rule import rule
+
+_SAYS: Final = {
+    "remote": "the peer{at} is gone or the network to it failed",
+    "system": "a system call or the network failed{at}",
+    "internal": "NCCL failed inside (internal error)",
+    "usage": "NCCL was used in a way it does not allow (invalid usage)",
+    "aborted": "the communicator was aborted because another rank failed",
+    "cuda": "a CUDA call inside NCCL failed; the CUDA error is older than this report",
+}
+_DEBUG: Final = Fix(
+    "Run again with NCCL_DEBUG=INFO, which names the call and the peer",
+    "env",
+    "safe",
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET",
+)
+
+
+def _peer_fixes(peer: str) -> tuple[Fix, ...]:
+    if not peer:
+        return (
+            Fix(
+                "Collect the logs of all ranks: the one whose log ends first, or with its own error, is the cause",
+                "investigate",
+            ),
+            _DEBUG,
+        )
+    return (
+        Fix(f"Open the log of the host {peer} at the time of this error; this log is a witness's", "investigate"),
+        Fix(
+            "If its processes were alive, check the node's network and driver",
+            "command",
+            command="dmesg -T | grep -i -E 'xid|mlx|link|oom' ; ibstat",
+        ),
+    )
+
+
+def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follows: str) -> Finding:
+    first = errors[0]
+    named = next((e for e in errors if e.peer), first)
+    at = f" at {named.peer}" if named.peer else ""
+    why = f" ({named.why.rstrip('.')})" if named.why else ""
+    row = next((r for e in errors if (r := exceptions.said(e)) is not None and r.places), None)
+    facts: dict[str, Fact] = {"kind": kind}
+    if named.peer:
+        facts["peer"] = named.peer
+    reporting = sorted({e.origin.rank for e in errors if e.origin.rank is not None})
+    if reporting:
+        facts["reported by ranks"] = reporting
+    clause = _SAYS[kind].format(at=at)
+    shows = (
+        {PROCESS_DIED, PEER_ABSENT}
+        if kind in ("remote", "aborted", "system")
+        else {DEVICE_FAULT}
+        if kind == "cuda"
+        else set()
+    )
+    undetermined = "; the cause is not in this log" if kind in ("remote", "aborted", "cuda") else ""
+    rest = {
+        "ranks": (),
+        "facts": facts,
+        "confidence": Confidence.POSSIBLE if undetermined else Confidence.LIKELY,
+        "fixes": _peer_fixes(named.peer) if kind in ("remote", "aborted", "system") else (_DEBUG,),
+        "shows": frozenset(shows),
+        "leaves": frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE}),
+        "related": tuple(
+            Related(e.anchor, f"the same on rank {e.origin.rank}" if e.origin.rank is not None else "again")
+            for e in errors[1:4]
+        ),
+        "event": f"nccl-{kind}@{first.attempt}",
+        "claims": frozenset(event_of(r) for e in errors if (r := exceptions.said(e)) is not None),
+        "follows": follows,
+        "seq": first.seq,
+    }
+    message = f"NCCL error{why}: {clause}{undetermined}."
+    if row is not None:
+        return from_exception(row, message, **rest)
+    return from_record(first, message, Severity.FATAL, **rest)
+
+
+def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:
+    row = exceptions.said(error)
+    if row is None or error.kind != "closed":
+        return None
+    at = f" {error.peer}" if error.peer and not error.peer.startswith(("127.", "::1")) else ""
+    return from_exception(
+        row,
+        f"The connection to a peer{at} was lost ({error.why.rstrip(': ')}): that process is gone; this rank only noticed.",
+        facts={"error": error.why},
+        confidence=Confidence.POSSIBLE,
+        fixes=_peer_fixes(at.strip()),
+        shows=frozenset({PROCESS_DIED, PEER_ABSENT}),
+    )
+
+
+@rule("CRS018", "transport-error", Severity.FATAL, aliases=("X18", "nccl-error"))
+def check(errors: NcclErrors, transport: TransportErrors, exceptions: Exceptions) -> Iterator[Finding]:
+    """One finding a kind and attempt for NCCL, one an exception for gloo."""
+    duplicate = {e.attempt for e in errors if e.kind == "duplicate-gpu"}
+    for attempt in sorted({e.attempt for e in errors}):
+        for kind in _SAYS:
+            found = [e for e in errors if e.kind == kind and e.attempt == attempt]
+            if found:
+                follows = f"duplicate-gpu@{attempt}" if kind == "usage" and attempt in duplicate else ""
+                yield _nccl(kind, found, exceptions, follows)
+    for error in transport:
+        if (finding := _gloo(error, exceptions)) is not None:
+            yield finding

@@ -1,0 +1,1 @@
+"""Jobs of many ranks: collectives, communicators, DDP (DST)."""

@@ -1,0 +1,119 @@
+"""What ProcessGroupNCCL's watchdog says of a collective that did not finish.
+
+    [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, NumelIn=1,
+    NumelOut=1, Timeout(ms)=1200000) ran for 1200004 milliseconds before timing out.
+    [PG 0 (default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: 4141, last
+    enqueued NCCL work: 4141, last completed NCCL work: 4140.
+
+torch 2.0 to now; before 2.1 without SeqNum, before 1.13 with `OpType=ALLREDUCE, TensorShape=[1]`. `SeqNum` counts
+collectives of one process group; "last enqueued" and "last completed" count the watchdog's works of that group. Only
+readings of the same counter and group may be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from necropsy_parsers.messages import Message
+from necropsy_parsers.records import Record
+
+NAME: Final = "collective_timeout"
+TITLE: Final = "Timeouts of collectives, and the watchdog's counters"
+TRIGGERS: Final = (b"collective operation timeout", b"last enqueued", b"lagging ranks", b"Timeout at collective")
+SAMPLES: Final[dict[str, dict[str, object]]] = {
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+    "Timeout(ms)=1200000) ran for 1200004 milliseconds before timing out.": {
+        "rank": 1,
+        "operation": "ALLREDUCE",
+        "sequence": 4141,
+    },
+}
+_TIMEOUT: Final = re.compile(
+    r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout|Caught collective operation timeout): "
+    r"Work\w*\((?:SeqNum=(?P<seq>\d+), )?OpType=(?P<op>\w+)(?P<rest>[^)]*?(?:Timeout\(ms\)=(?P<limit>\d+))?)\)"
+    r"(?: ran for (?P<ran>\d+) milliseconds)?"
+)
+_NUMEL: Final = re.compile(r"NumelIn=(\d+)|TensorShape=\[([\d, ]*)\]")
+_COUNTERS: Final = re.compile(
+    r"(?:at work(?: sequence id)?: (?P<at>\d+)[, ]*)?.{0,40}?last enqueued(?: NCCL)? work: (?P<enqueued>\d+), last completed(?: NCCL)? work: (?P<completed>\d+)"
+)
+_GROUP: Final = re.compile(r"\[PG (?:ID )?(?P<id>\d+)[^\]]*?\((?P<name>[^)]*)\) Rank (?P<rank>\d+)\]")
+_LAGGING: Final = re.compile(r"ranks? \[(?P<ranks>[\d, ]+)\] (?:are|is) the lagging ranks?")
+_RANK: Final = re.compile(r"\[Rank (\d+)\]| Rank (\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimeout(Record):
+    """One collective that ran into its limit: who says it, which (sequence in its group), limit and time in ms.
+
+    `elements` is the number of input elements; 1 is what barriers and flags use.
+    """
+
+    rank: int | None
+    operation: str
+    sequence: int | None
+    elements: int | None
+    limit_ms: int | None
+    ran_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogCounters(Record):
+    """The watchdog's own count of works in one process group: last enqueued, last completed, the one at fault."""
+
+    rank: int | None
+    group: str
+    enqueued: int
+    completed: int
+    at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaggingRanks(Record):
+    """The desync report's answer (TORCH_NCCL_DESYNC_DEBUG=1): the ranks that held up the others."""
+
+    ranks: tuple[int, ...]
+
+
+def read(message: Message) -> Iterator[CollectiveTimeout | WatchdogCounters | LaggingRanks]:
+    """What the watchdog says in `message`."""
+    text = message.text
+    spoken = _RANK.search(text)
+    rank = int(spoken[1] or spoken[2]) if spoken else message.origin.rank
+    if (m := _LAGGING.search(text)) is not None:
+        yield LaggingRanks(message.anchor, tuple(int(r) for r in m["ranks"].split(",")), **message.common)
+    if (m := _TIMEOUT.search(text)) is not None:
+        numel = _NUMEL.search(m["rest"])
+        yield CollectiveTimeout(
+            message.anchor,
+            rank=int(m["rank"]) if m["rank"] else rank,
+            operation=m["op"].lstrip("_"),
+            sequence=int(m["seq"]) if m["seq"] else None,
+            elements=_elements(numel) if numel else None,
+            limit_ms=int(m["limit"]) if m["limit"] else None,
+            ran_ms=int(m["ran"]) if m["ran"] else None,
+            **message.common,
+        )
+    if (c := _COUNTERS.search(text)) is not None:
+        group = _GROUP.search(text)
+        yield WatchdogCounters(
+            message.anchor,
+            rank=int(group["rank"]) if group else rank,
+            group=f"{group['id']} ({group['name']})" if group else "",
+            enqueued=int(c["enqueued"]),
+            completed=int(c["completed"]),
+            at=int(c["at"]) if c["at"] else None,
+            **message.common,
+        )
+
+
+def _elements(m: re.Match[str]) -> int:
+    if m[1] is not None:
+        return int(m[1])
+    count = 1
+    for part in m[2].split(","):
+        count *= int(part) if part.strip() else 1
+    return count
