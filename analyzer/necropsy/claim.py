@@ -48,6 +48,7 @@ def from_exception(row: ExceptionRow, message: str, **changes: Any) -> Finding:
         "seq": row.seq,
         "attempt": row.attempt,
         "process": process_of(row.origin),
+        "time": row.origin.time,
         "event": event_of(row),
         "leaves": frozenset({PROCESS_DIED}),
     }
@@ -79,6 +80,7 @@ def from_record(
         "seq": row.seq,
         "attempt": row.attempt,
         "process": process_of(row.origin),
+        "time": row.origin.time,
         "event": f"{type(row).__name__}@{row.anchor.input}:{row.seq}",
     }
     finding = Finding(**{**base, **changes})
@@ -91,6 +93,13 @@ def handled(finding: Finding) -> Finding:
     """The finding as a note: what it tells did not stop the program."""
     message = finding.message.rstrip(".") + "; the program went on after it."
     return replace(finding, severity=Severity.NOTE, role=Role.SYMPTOM, message=message, leaves=frozenset(), fixes=())
+
+
+def from_incident(first: Record, row: ExceptionRow | None, message: str, **changes: Any) -> Finding:
+    """A finding about several records at once: at the exception's place if one of them was said by one, else at `first`."""
+    if row is not None:
+        return from_exception(row, message, **changes)
+    return from_record(first, message, Severity.FATAL, **changes)
 
 
 def told(

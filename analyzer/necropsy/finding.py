@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from necropsy_parsers.records import Anchor
+from necropsy_parsers.records import Anchor, Stamp
 
 MAX_PLACES: Final = 5  # more places than this in one finding is no claim at all
 
@@ -112,7 +112,9 @@ class Finding:
     evidence row it rests on: two findings of one event are one story. A finding that
     `confirms` (a kernel's record of a kill) may come after what it explains; one that
     `follows` an event is its consequence wherever that stands (a later run that says it
-    better); further events that it tells are its `claims`; one of `last_resort` is dropped if anything else failed. `explained_by` is the fingerprint of the cause, set by `correlate`.
+    better); further events that it tells are its `claims`; one of `last_resort` is dropped if anything else failed. `time` is the clock
+    reading of its line; `processes`, `attempts`, `moment` and `explained_by` are set by
+    `correlate`. `explained_by` is the fingerprint of the cause, set by `correlate`.
     """
 
     message: str
@@ -140,6 +142,10 @@ class Finding:
     follows: str = ""
     last_resort: bool = False
     claims: frozenset[str] = frozenset()
+    time: Stamp | None = None
+    processes: tuple[str, ...] = ()
+    attempts: tuple[int, ...] = ()
+    moment: float | None = None
 
     @property
     def fingerprint(self) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from necropsy_parsers.messages.training_value import TrainingValue
 from necropsy_parsers.records import Anchor, Origin, Record
-from necropsy_parsers.text.plain import TextRun
+from necropsy_parsers.text.plain import ANYBODY, TextRun
 
 from necropsy.evidence import Table
 
@@ -15,7 +15,6 @@ from necropsy.evidence import Table
 PROGRESS_AFTER: Final = 3
 # Lines of no known meaning: a script's epilogue has a few, a program that goes on has many.
 ORDINARY_AFTER: Final = 30
-ANYBODY: Final = "?"  # lines that nobody looked at closely: any writer's
 
 
 @dataclass(frozen=True, slots=True)

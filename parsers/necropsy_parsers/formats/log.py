@@ -21,6 +21,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
 from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.log import LogReader
+from necropsy_parsers.text.naming import named
 
 if TYPE_CHECKING:
     from necropsy_parsers.source import Source
@@ -74,5 +75,5 @@ def _json_lines(sample: bytes) -> bool:
 
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     """Records of a log."""
-    reader = LogReader(source.name, issues, seq)
+    reader = LogReader(source.name, issues, seq, named(source.name))
     yield from reader.records(text_chunks(source.chunks(), source.name, issues))

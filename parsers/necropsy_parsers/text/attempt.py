@@ -22,8 +22,8 @@ class AttemptCounter:
     The first announcement before anything else happened does not start a second attempt.
     """
 
-    def __init__(self) -> None:
-        self.current = 0
+    def __init__(self, first: int = 0) -> None:
+        self.current = first
         self._lines = 0
 
     def see(self, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 # CSI, OSC (hyperlinks, titles), two-byte escapes; and CSI whose ESC a log shipper dropped: `[31m`.
 _ANSI: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_MESSAGE_KEYS: Final = frozenset({"log", "message", "msg", "event", "text"})
 _BARE_SGR: Final = re.compile(r"\[(?:\d{1,3}(?:;\d{1,3})*)m")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -35,19 +36,22 @@ def strip_ansi(text: str) -> str:
 
 
 def _unwrapped(data: bytes) -> str:
-    """The text of a line; what Docker's json-file driver wrapped is taken out of its JSON."""
-    if data.startswith(b'{"log":"'):
+    """The text of a line; what Docker's json-file driver or a JSON logger wrapped is taken out of its JSON."""
+    if data.startswith(b"{") and (data.startswith(b'{"log":"') or b"Traceback (most" in data or b"Error: " in data):
         try:
-            return str(json.loads(data)["log"])
-        except (ValueError, KeyError, TypeError):
-            pass  # cut, or something else that looks like it
+            fields = json.loads(data)
+        except ValueError:
+            fields = {}  # cut, or something else that looks like it
+        texts = [v for k, v in fields.items() if isinstance(v, str) and (k in _MESSAGE_KEYS or "\n" in v)]
+        if texts:
+            return "\n".join(texts)
     return data.decode("utf-8", "replace")
 
 
 def pieces(data: bytes) -> list[str]:
     """The pieces of a raw line, in order, cleaned; never empty unless the line is."""
     text = _unwrapped(data)
-    parts = [p for p in text.split("\r") if p.strip()] if "\r" in text else [text]
+    parts = [p for p in re.split(r"[\r\n]", text) if p.strip()] if "\r" in text or "\n" in text else [text]
     out: list[str] = []
     for part in parts:
         part = strip_ansi(part).rstrip()

@@ -15,10 +15,11 @@ from typing import Final
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages import Message, all_messages, kinds_of, read_all
-from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record, Stamp
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
-from necropsy_parsers.text.plain import PROGRESS, TEARDOWN, TextRun
+from necropsy_parsers.text.naming import NOBODY, Named
+from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun
 from necropsy_parsers.text.prefix import Peeled, Peeler
 from necropsy_parsers.text.scan import Gap, RawLine, Scanner
 from necropsy_parsers.text.traceback import HEADER, PythonTraceback, TracebackReader
@@ -55,7 +56,7 @@ class Writer:
 class LogReader:
     """Reads one log; `records(chunks)` yields its records in the order in which they end."""
 
-    def __init__(self, name: str, issues: Issues, first_seq: int = 0) -> None:
+    def __init__(self, name: str, issues: Issues, first_seq: int = 0, defaults: Named = NOBODY) -> None:
         self.name = name
         self.issues = issues
         self._seq = first_seq
@@ -63,7 +64,9 @@ class LogReader:
         self._last = ""
         self._watch = 0  # lines up to here are read whatever they hold
         self._peeler = Peeler()
-        self._attempts = AttemptCounter()
+        self._attempts = AttemptCounter(defaults.attempt)
+        self._defaults = defaults
+        self._now: Stamp | None = None
         self._shapes: dict[tuple[str, str], int] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         self._scanner = Scanner(sorted(triggers), name, issues, self._busy)
@@ -80,7 +83,7 @@ class LogReader:
                 yield from self._gap(item)
             else:
                 for piece in pieces(item.data):
-                    peeled = self._peeler.peel(piece)
+                    peeled = self._placed(self._peeler.peel(piece))
                     for text in split_glued(peeled.text):
                         yield from self._line(item, replace(peeled, text=text))
         for writer in self._writers.values():
@@ -97,6 +100,16 @@ class LogReader:
                 first = False
             yield chunk
 
+    def _placed(self, peeled: Peeled) -> Peeled:
+        """With what the input's name tells of its writer, and the last clock reading."""
+        origin, named = peeled.origin, self._defaults
+        self._now = origin.time or self._now
+        if origin.rank is None and named.rank is not None:
+            origin = replace(origin, rank=named.rank)
+        if origin.time is None and self._now is not None:
+            origin = replace(origin, time=self._now)
+        return replace(peeled, origin=origin) if origin is not peeled.origin else peeled
+
     def _busy(self) -> bool:
         return self._scanner.lines < self._watch or any(
             w.trace.open or w.block is not None for w in self._writers.values()
@@ -106,8 +119,21 @@ class LogReader:
         """Lines nobody looked at: whatever was open ends before them."""
         for writer in self._writers.values():
             yield from self._close(writer)
+        last = self._peeler.peel(pieces(gap.tail)[-1])
+        self._now = last.origin.time or self._now
         anchor = Anchor(self.name, gap.start, gap.end, gap.number)
-        yield TextRun(anchor, gap.lines, gap.lines, 0, "?", seq=gap.start + self._seq, attempt=self._attempts.current)
+        origin = replace(UNKNOWN, rank=self._defaults.rank, time=self._now)
+        yield TextRun(
+            anchor,
+            gap.lines,
+            gap.lines,
+            0,
+            ANYBODY if self._defaults.rank is None else "",
+            last.text.strip()[:200],
+            origin=origin,
+            seq=gap.start + self._seq,
+            attempt=self._attempts.current,
+        )
 
     def _line(self, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
         self._attempts.see(peeled.text)

@@ -27,6 +27,9 @@ TEARDOWN: Final = re.compile(
 )
 
 
+ANYBODY: Final = "?"  # the key of lines that were only counted: any writer's
+
+
 @dataclass(frozen=True, slots=True)
 class TextRun(Record):
     """Consecutive plain lines of one writer.

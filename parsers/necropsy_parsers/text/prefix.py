@@ -163,7 +163,8 @@ def _peel_head(text: str, origin: Origin) -> tuple[str, Origin, bool]:
     if (m := _HF.match(text)) is not None:
         place = (m["file"], int(m["line"]))
         return text[m.end() :], replace(origin, level=m["level"], place=place), True
-    rest, told = text, {}
+    told: dict[str, Any] = {}
+    rest = text
     for _ in range(8):
         step = _head_token(rest, told)
         if step is None:

@@ -19,6 +19,7 @@ from ahocorasick_rs import BytesAhoCorasick
 from necropsy_parsers.issues import Issues
 
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
+TAIL: Final = 400  # bytes kept of a gap's last line: its clock, and what a quiet rank said last
 SAMPLED: Final = b"oss"  # loss, Loss: progress lines, of which a sample is enough
 SAMPLES_PER_CHUNK: Final = 2000  # with 4 MiB chunks a log of 2 MB is read whole, 1 GB at some 4% of its cost
 
@@ -40,12 +41,13 @@ class RawLine:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Lines that nobody needs to look at: offsets, first line, how many."""
+    """Lines that nobody needs to look at: offsets, first line, how many, and (the start of) the last one."""
 
     start: int
     end: int
     number: int
     lines: int
+    tail: bytes = b""
 
 
 class Scanner:
@@ -127,7 +129,9 @@ class Scanner:
 
     def _gap(self, chunk: bytes, base: int, begin: int, end: int) -> Gap:
         lines = chunk.count(b"\n", begin, end)
-        gap = Gap(base + begin, base + end, self.lines + 1, lines + (not chunk.endswith(b"\n", begin, end)))
+        last = chunk.rfind(b"\n", begin, max(begin, end - 1)) + 1 or begin
+        whole = lines + (not chunk.endswith(b"\n", begin, end))
+        gap = Gap(base + begin, base + end, self.lines + 1, whole, chunk[last : min(end, last + TAIL)].rstrip(b"\n"))
         self.lines += lines
         return gap
 

@@ -79,6 +79,7 @@ def _suspects(
     counters: WatchdogCounterRows,
     activity: Activity,
     communicators: NcclCommunicators,
+    exceptions: Exceptions,
 ) -> Suspects:
     """The desync report's answer, else the counters', else the ranks that are seen and do not complain."""
     for row in lagging:
@@ -93,7 +94,8 @@ def _suspects(
         if _complete(communicators)
         else set()
     )
-    quiet = tuple(sorted(seen - waiting))
+    failed = {e.origin.rank for e in exceptions if not e.handled and e.origin.rank is not None and e.attempt == attempt}
+    quiet = tuple(sorted((seen - waiting) & failed or seen - waiting))
     return (
         Suspects(quiet, "they do not complain", _last_words(quiet, activity))
         if waiting and quiet
@@ -209,7 +211,9 @@ def check(
     for attempt in sorted({t.attempt for t in timeouts}):
         rows = [t for t in timeouts if t.attempt == attempt]
         waiting = {t.rank for t in rows if t.rank is not None}
-        yield _nccl(rows, _suspects(waiting, attempt, lagging, counters, activity, communicators), dumps, debug)
+        yield _nccl(
+            rows, _suspects(waiting, attempt, lagging, counters, activity, communicators, exceptions), dumps, debug
+        )
     for error in transport:
         if error.kind == "closed":
             continue

@@ -31,7 +31,7 @@ from typing import Final
 from necropsy_parsers.messages.gloo_error import TransportError
 from necropsy_parsers.messages.nccl_error import NcclError
 
-from necropsy.claim import event_of, from_exception, from_record
+from necropsy.claim import event_of, from_exception, from_incident
 from necropsy.conditions import DEVICE_FAULT, GARBAGE, PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.nccl_errors import NcclErrors
@@ -95,26 +95,28 @@ def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follow
         else set()
     )
     undetermined = "; the cause is not in this log" if kind in ("remote", "aborted", "cuda") else ""
-    rest = {
-        "ranks": (),
-        "facts": facts,
-        "confidence": Confidence.POSSIBLE if undetermined else Confidence.LIKELY,
-        "fixes": _peer_fixes(named.peer) if kind in ("remote", "aborted", "system") else (_DEBUG,),
-        "shows": frozenset(shows),
-        "leaves": frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE}),
-        "related": tuple(
-            Related(e.anchor, f"the same on rank {e.origin.rank}" if e.origin.rank is not None else "again")
-            for e in errors[1:4]
-        ),
-        "event": f"nccl-{kind}@{first.attempt}",
-        "claims": frozenset(event_of(r) for e in errors if (r := exceptions.said(e)) is not None),
-        "follows": follows,
-        "seq": first.seq,
-    }
-    message = f"NCCL error{why}: {clause}{undetermined}."
-    if row is not None:
-        return from_exception(row, message, **rest)
-    return from_record(first, message, Severity.FATAL, **rest)
+    return from_incident(
+        first,
+        row,
+        f"NCCL error{why}: {clause}{undetermined}.",
+        ranks=(),
+        facts=facts,
+        confidence=Confidence.POSSIBLE if undetermined else Confidence.LIKELY,
+        fixes=_peer_fixes(named.peer) if kind in ("remote", "aborted", "system") else (_DEBUG,),
+        shows=frozenset(shows),
+        leaves=frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE}),
+        related=_copies(errors),
+        event=f"nccl-{kind}@{first.attempt}",
+        claims=frozenset(event_of(r) for e in errors if (r := exceptions.said(e)) is not None),
+        follows=follows,
+        seq=first.seq,
+    )
+
+
+def _copies(errors: Sequence[NcclError]) -> tuple[Related, ...]:
+    """The other reports of the same error."""
+    labels = [f"the same on rank {e.origin.rank}" if e.origin.rank is not None else "again" for e in errors]
+    return tuple(Related(e.anchor, label) for e, label in zip(errors[1:4], labels[1:4], strict=True))
 
 
 def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:

@@ -27,8 +27,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from necropsy.claim import event_of, from_exception, from_record
+from necropsy.claim import event_of, from_incident
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.nccl_communicators import NcclCommunicators
@@ -41,6 +42,19 @@ def pci(bus: str) -> str:
     """A bus id as NCCL prints it (hex digits of bus, device, function) as lspci writes it: `1000` -> `01:00.0`."""
     digits = bus.rjust(5, "0")
     return f"{digits[-5:-3]}:{digits[-3:-1]}.{digits[-1]}"
+
+
+_FIXES: Final = (
+    Fix(
+        "Select the device by local rank before the first collective",
+        "code",
+        command="torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+    ),
+    Fix(
+        "Start no more ranks on a node than it has GPUs, and do not give all of them one GPU by CUDA_VISIBLE_DEVICES",
+        "config",
+    ),
+)
 
 
 def _raised(row: ExceptionRow) -> bool:
@@ -61,26 +75,16 @@ def check(errors: NcclErrors, exceptions: Exceptions, communicators: NcclCommuni
             facts["cudaDev of these ranks"] = devices
         named = ", ".join(map(str, ranks[:-1])) + f" and {ranks[-1]}"
         message = f"Ranks {named} use the same GPU (PCI {', '.join(buses)}): NCCL refuses a communicator with a duplicate GPU."
-        rest = {
-            "ranks": ranks,
-            "facts": facts,
-            "fixes": (
-                Fix(
-                    "Select the device by local rank before the first collective",
-                    "code",
-                    command="torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-                ),
-                Fix(
-                    "Start no more ranks on a node than it has GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all",
-                    "config",
-                ),
-            ),
-            "leaves": frozenset({PROCESS_DIED, PEER_ABSENT}),
-            "event": f"duplicate-gpu@{attempt}",
-            "claims": frozenset(event_of(r) for r in exceptions if r.attempt == attempt and _raised(r)),
-        }
         row = next((r for r in exceptions if r.attempt == attempt and _raised(r) and r.places), None)
-        if row is not None:
-            yield from_exception(row, message, **{**rest, "seq": min(row.seq, *(e.seq for e in found))})
-        else:
-            yield from_record(found[0], message, Severity.FATAL, **rest)
+        yield from_incident(
+            found[0],
+            row,
+            message,
+            ranks=ranks,
+            facts=facts,
+            fixes=_FIXES,
+            leaves=frozenset({PROCESS_DIED, PEER_ABSENT}),
+            event=f"duplicate-gpu@{attempt}",
+            claims=frozenset(event_of(r) for r in exceptions if r.attempt == attempt and _raised(r)),
+            seq=min(e.seq for e in (*found, *((row,) if row is not None else ()))),
+        )

@@ -1,0 +1,30 @@
+"""One story per cause: merges copies, hangs consequences under their cause, sorts for reading.
+
+In order: a general finding yields to a specific one of the same event (`specific`); copies
+(the same rule at the same place, on other ranks, in other attempts or repeated) become one
+with a count (`merge`); a finding that shows what another one left becomes its consequence
+(`causes`), as far as order in the text or clocks allow (`order`). The earliest compatible
+event wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from necropsy.correlate.causes import explained
+from necropsy.correlate.merge import merged
+from necropsy.correlate.order import in_time
+from necropsy.correlate.specific import specific, without_last_resorts
+from necropsy.finding import Finding, Role, Severity
+
+
+def correlate(found: Iterable[Finding], general: frozenset[str]) -> list[Finding]:
+    """The findings in reading order, with roles. `general` are the codes that yield to others."""
+    findings = without_last_resorts(merged(specific(list(found), general)))
+    return sorted(explained(in_time(findings)), key=_reading_order)
+
+
+def _reading_order(f: Finding) -> int:
+    """Roots first, worst first, then in order of time (the sort is stable); notes last."""
+    role = {Role.ROOT: 0, Role.CASCADE: 1, Role.SYMPTOM: 2}[f.role]
+    return 10 * (role if f.severity > Severity.NOTE else 3) - int(f.severity)

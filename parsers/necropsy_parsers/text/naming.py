@@ -1,0 +1,44 @@
+"""What an input's name tells of its writer.
+
+logs/none_abc123/attempt_0/3/stderr.log      torchrun --log-dir: attempt 0, local rank 3
+train_rank_12.log   rank-3/stdout.txt        rank 12; rank 3
+restart_2/node-1.log                         attempt 2
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_ELASTIC: Final = re.compile(
+    r"(?:^|[/\\])attempt_(?P<attempt>\d+)[/\\](?P<rank>\d+)[/\\](?:stdout|stderr|error)[\w.]*$"
+)
+_RANK: Final = re.compile(r"(?:^|[^A-Za-z])rank[-_ .]?(?P<rank>\d{1,6})(?!\d)", re.IGNORECASE)
+_ATTEMPT: Final = re.compile(
+    r"(?:^|[^A-Za-z])(?:attempt|restart|retry|try)[-_ .]?(?P<attempt>\d{1,4})(?!\d)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Rank and attempt of all lines that do not say otherwise."""
+
+    rank: int | None = None
+    attempt: int = 0
+
+
+NOBODY: Final = Named()
+
+
+def named(name: str) -> Named:
+    """What `name` (a path or archive member) tells.
+
+    torchrun's folders count local ranks; on one node these are the ranks.
+    """
+    elastic = _ELASTIC.search(name)
+    if elastic is not None:
+        return Named(int(elastic["rank"]), int(elastic["attempt"]))
+    short = "/".join(re.split(r"[/\\!]", name)[-3:])
+    rank, attempt = list(_RANK.finditer(short)), _ATTEMPT.search(short)
+    return Named(int(rank[-1]["rank"]) if rank else None, int(attempt["attempt"]) if attempt else 0)
