@@ -16,6 +16,7 @@ from necropsy.evidence import Evidence
 from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding
+from necropsy.processes import runs
 from necropsy.provenance.files import SourceTree
 from necropsy.report import InputRow, Report
 from necropsy.rule import all_rules
@@ -87,6 +88,7 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
         found += rule.evaluate(loaded.evidence, config.rules.get(rule.code))
     general = frozenset(r.code for r in all_rules() if r.general)
     report.findings = correlate(found, general)
+    report.runs = runs(loaded.evidence, report.findings)
     report.issues = loaded.issues.rows()
     report.excerpt = loaded.evidence.get(Sources).tree.excerpt
     return report

@@ -37,11 +37,14 @@ class NotEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process or attempt seen in the inputs: its ranks, and how it ended."""
+    """One process seen in the inputs: its ranks, how it ended, the rule of its first error and its role, its last line."""
 
     name: str
     ranks: tuple[int, ...] = ()
     ended: str = ""
+    first_error: str = ""
+    role: str = ""
+    last: str = ""
 
 
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]
@@ -87,7 +90,17 @@ class Report:
             "findings": [finding_to_json(f) for f in self.findings],
             "not_evaluated": [{"rule": n.rule, "missing": n.missing, "supply": n.supply} for n in self.not_evaluated],
             "issues": [issue_to_json(i) for i in self.issues],
-            "runs": [{"name": r.name, "ranks": list(r.ranks), "ended": r.ended} for r in self.runs],
+            "runs": [
+                {
+                    "name": r.name,
+                    "ranks": list(r.ranks),
+                    "ended": r.ended,
+                    "first_error": r.first_error,
+                    "role": r.role,
+                    "last": r.last,
+                }
+                for r in self.runs
+            ],
         }
 
 
@@ -121,6 +134,8 @@ def finding_to_json(f: Finding) -> dict[str, Any]:
         "facts": dict(f.facts),
         "cost": {"ns": f.cost.ns, "share": f.cost.share, "basis": f.cost.basis},
         "ranks": list(f.ranks),
+        "time": f.time.text if f.time else None,
+        "attempts": list(f.attempts),
         "fixes": [{"title": x.title, "kind": x.kind, "safety": x.safety, "command": x.command} for x in f.fixes],
         "fingerprint": f.fingerprint,
         "count": f.count,

@@ -31,7 +31,7 @@ _FOLDED: Final = 5
 _FULL_STORIES: Final = 10
 _GAPS: Final = 4
 _ISSUES: Final = 6
-_RUNS: Final = 4
+_RANKS: Final = 10
 _MESSAGE_ROOM: Final = 15  # cells below which a clipped message says nothing
 
 
@@ -51,6 +51,7 @@ def render(report: Report, view: View) -> str:
         _finding(sheet, plan.lead, lead=True)
     else:
         _nothing_found(sheet, report, plan)
+    _ranks(sheet, report)
     _folded(sheet, "Follows from a cause that these inputs do not show:", plan.orphans)
     _folded(sheet, "Signs of it:" if plan.stories else "Signs of trouble:", plan.symptoms)
     _folded(sheet, "Worth knowing:", plan.notes)
@@ -137,6 +138,10 @@ def _rows(sheet: Sheet, finding: Finding, lead: bool) -> None:
     _facts(sheet, finding, _LEAD_FACTS if lead else _OTHER_FACTS)
     if finding.ranks:
         _row(sheet, "Ranks", words.spans(finding.ranks))
+    if lead and finding.time is not None:
+        _row(sheet, "Time", finding.time.text)
+    if len(finding.attempts) > 1:
+        _row(sheet, "Attempts", words.spans(n + 1 for n in finding.attempts))
     if price := words.cost(finding.cost):
         _row(sheet, "Cost", price)
     if finding.count > 1:
@@ -251,12 +256,24 @@ def _issues(sheet: Sheet, plan: outline.Outline) -> None:
         sheet.line((f"  +{len(rest):,} more", "dim"))
 
 
+def _ranks(sheet: Sheet, report: Report) -> None:
+    """A table of ranks: who failed, who died with it, what each said last; alike ones share a row."""
+    groups = outline.like_ranks(report.runs)
+    if not groups:
+        return
+    sheet.gap()
+    sheet.line(("Ranks", "head"))
+    wide = min(24, max(len(words.ranks(g.ranks)) for g in groups[:_RANKS]))
+    for group in groups[:_RANKS]:
+        style = "fatal" if group.role == "root" else "dim"
+        what = " ".join(part for part in (group.ended or "no error seen", group.first_error) if part)
+        sheet.clipped(f"  {words.ranks(group.ranks):<{wide}}  ", (f"{what:<22}", style), f"  {group.last}")
+    if len(groups) > _RANKS:
+        sheet.line((f"  +{len(groups) - _RANKS} more rows", "dim"))
+
+
 def _foot(sheet: Sheet, report: Report, plan: outline.Outline) -> None:
     sheet.gap()
-    ended = [run for run in report.runs if run.ended]
-    for run in ended[:_RUNS]:
-        who = f" ({words.ranks(run.ranks)})" if run.ranks else ""
-        sheet.para((f"Run {run.name}{who}: {run.ended}", "dim"))
     if plan.stories or plan.lead:
         sheet.para((f"Read {words.sources(report, sheet.view.base)}: {words.tally(report.findings)}.", "dim"))
     shown = [story.root for story in plan.stories] + ([plan.lead] if plan.lead else []) + plan.notes

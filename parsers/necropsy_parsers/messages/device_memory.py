@@ -40,7 +40,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 
 _UNITS: Final = {"bytes": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
                  "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}  # fmt: skip
-_SIZE: Final = r"(-?[\d.]+) ?([KMGTP]i?B|bytes|B)\b"
+_SIZE: Final = r"(?<![\d.])(-?[\d.]{1,24}) ?([KMGTP]i?B|bytes|B)\b"
 _HEAD: Final = re.compile(
     r"(?P<backend>CUDA|HIP|XPU|NPU|MPS|MUSA|HPU|Privateuse\w*) (?:backend )?out of memory|Tried to allocate (?=[\d]|more than)"
     r"|(?:CUDA error|cuda runtime error \(2\) ?|CUDA driver error|hipErrorOutOfMemory|Triton Error \[\w+\]):? ?:? out of memory"

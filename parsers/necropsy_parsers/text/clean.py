@@ -13,6 +13,9 @@ from typing import Final
 
 # CSI, OSC (hyperlinks, titles), two-byte escapes; and CSI whose ESC a log shipper dropped: `[31m`.
 _ANSI: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+# Characters of one piece that are looked at: every message of interest is shorter, and the cost of patterns with
+# several open ends is bounded.
+PIECE_LIMIT: Final = 4096
 _MESSAGE_KEYS: Final = frozenset({"log", "message", "msg", "event", "text"})
 _BARE_SGR: Final = re.compile(r"\[(?:\d{1,3}(?:;\d{1,3})*)m")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -54,6 +57,7 @@ def pieces(data: bytes) -> list[str]:
     parts = [p for p in re.split(r"[\r\n]", text) if p.strip()] if "\r" in text or "\n" in text else [text]
     out: list[str] = []
     for part in parts:
+        part = part[:PIECE_LIMIT]
         part = strip_ansi(part).rstrip()
         out += [p for p in _WOVEN.split(part) if p.strip()] if "[" in part else [part]
     return out or [""]

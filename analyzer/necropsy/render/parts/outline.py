@@ -6,15 +6,15 @@ could not be judged, grouped by what would supply their evidence; then lost inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from necropsy_parsers.issues import DATA_LOSS, ERROR, NOTICE, ParseIssue
 
 from necropsy.finding import Finding, Place, Role, Severity
 from necropsy.render import CONTEXT
-from necropsy.report import Excerpt, Report
+from necropsy.report import Excerpt, Report, Run
 
 _ISSUE_ORDER: Final = {ERROR: 0, DATA_LOSS: 1, NOTICE: 2}
 _ABOUT_INPUTS: Final = "INP"  # the family of rules that judge the inputs, not the run
@@ -157,3 +157,14 @@ def gaps(report: Report) -> list[Gap]:
         rules[row.rule] = None
     found = [Gap(supply, tuple(tables), tuple(rules)) for supply, (tables, rules) in groups.items()]
     return sorted(found, key=lambda g: -len(g.rules))
+
+
+def like_ranks(runs: Sequence[Run]) -> list[Run]:
+    """Ranks that ended alike in one row each, roots first; the last words are those of the row's first rank."""
+    rows: dict[tuple[str, str, str], Run] = {}
+    for run in runs:
+        key = (run.ended, run.first_error, run.role)
+        held = rows.get(key)
+        rows[key] = run if held is None else replace(held, ranks=(*held.ranks, *run.ranks))
+    order = {"root": 0, "": 1, "cascade": 2}
+    return sorted(rows.values(), key=lambda r: order.get(r.role, 1))
