@@ -11,6 +11,7 @@ from typing import Final
 
 NOT_FINITE: Final = "values are not finite"
 NO_GRADIENTS: Final = "a step without gradients"
+OUT_OF_RANGE: Final = "ids exceed the table that they index"
 DEVICE_FAULT: Final = "the CUDA context is unusable"  # every later CUDA call reports the same error
 DEVICE_FULL: Final = "device memory is exhausted"
 NO_DEVICE: Final = "CUDA could not be initialised"

@@ -1,7 +1,7 @@
 """The ranks of a job as rows: what each one met first, its part in the story, its last words.
 
-    rank 3     first error OOM005, root                    step 1210 loss 0.41
-    rank 0-2   first error CRS017, died with it            step 1211 loss 0.41
+rank 3     first error OOM005, root                    step 1210 loss 0.41
+rank 0-2   first error CRS017, died with it            step 1211 loss 0.41
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _ranks(origins: Iterable[Origin]) -> set[int]:
 
 def _run(rank: int, findings: Sequence[Finding], last: str, waiting: bool) -> Run:
     own = [f for f in findings if rank in f.ranks or f"rank {rank}" in f.processes]
-    failed = sorted((f for f in own if f.severity >= Severity.ERROR), key=lambda f: (f.role is not Role.ROOT, f.attempt, f.seq))
+    failed = sorted(
+        (f for f in own if f.severity >= Severity.ERROR), key=lambda f: (f.role is not Role.ROOT, f.attempt, f.seq)
+    )
     if failed:
         first = failed[0]
         return Run(f"rank {rank}", (rank,), ENDED[first.role], first.rule, first.role.value, last)

@@ -102,6 +102,12 @@ def explain_assert(asserted: DeviceAssert) -> tuple[str, Fix | None]:
     return kind.meaning, Fix(kind.fix, "code")
 
 
+def of_index(asserted: DeviceAssert) -> bool:
+    """Whether the assertion is about an id or index."""
+    kind = kind_of(asserted)
+    return kind is not None and "index" in kind.meaning
+
+
 def launched_before(row: ExceptionRow, tree: SourceTree) -> list[Call]:
     """Calls that may have queued GPU work in the function where an error surfaced; empty without its source."""
     if not row.places or row.places[0].line is None:

@@ -38,7 +38,8 @@ SAMPLES: Final = (
 
 # A key as pickles of protocol 2 and 3, and of 4 and later, write it.
 _KEY: Final = (b"X%c\x00\x00\x00%s", b"\x8c%c%s")
-_JSON_KEYS: Final = (b'"profiling_name"', b'"pg_config"', b'"pg_status"')
+# Kineto's distributedInfo has a pg_config, too; pg_config stands behind all entries in torch's own JSON.
+_JSON_KEYS: Final = ((b'"profiling_name"', b'seq_id"'), (b'"pg_config"', b'"pg_status"'))
 _END: Final = re.compile(r"(\d{1,7})(?:\.(?:pkl|pickle|json|bin|dump|trace|txt|gz|xz|zst|bz2))*$")
 _WORD: Final = re.compile(r"rank[_-]?(\d{1,7})(?!.*rank[_-]?\d)", re.IGNORECASE)
 
@@ -51,7 +52,7 @@ def sniff(head: bytes, name: str) -> str | None:
         if _has(head, b"profiling_name") and (_has(head, b"pg_id") or _has(head, b"seq_id")):
             return "pickle with the key profiling_name"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text[:1] in (b"{", b"[") and sum(key in text for key in _JSON_KEYS) >= (2 if text[:1] == b"{" else 1):
+    if text[:1] in (b"{", b"[") and any(all(key in text for key in keys) for keys in _JSON_KEYS):
         return "JSON with the keys of a flight recorder"
     return None
 

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy.claim import from_exception, match, said, saying
+from necropsy.conditions import OUT_OF_RANGE
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.finding import Finding, Severity
 from necropsy.rule import rule
@@ -167,5 +168,6 @@ def check(exceptions: Exceptions) -> Iterator[Finding]:
                 message,
                 fixes=found[0].fixes,
                 confidence=found[0].confidence,
+                shows=frozenset({OUT_OF_RANGE} if "index lies outside" in message else ()),
                 facts={"error": row.main.message[:300]},
             )

@@ -40,7 +40,7 @@ from necropsy_parsers.messages.cuda_error import CudaError
 from necropsy_parsers.messages.device_assert import DeviceAssert
 
 from necropsy.claim import from_exception, from_record
-from necropsy.conditions import DEVICE_FAULT, PROCESS_DIED
+from necropsy.conditions import DEVICE_FAULT, OUT_OF_RANGE, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.cuda_errors import CudaErrors
 from necropsy.evidence.device_asserts import DeviceAsserts
@@ -48,7 +48,7 @@ from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Confidence, Finding, Fix, Place, Related, Severity
-from necropsy.provenance.device_faults import FAULTS, explain_assert, launched_before, narrowed
+from necropsy.provenance.device_faults import FAULTS, explain_assert, launched_before, narrowed, of_index
 from necropsy.rule import rule
 
 _BLOCKING: Final = Fix(
@@ -120,7 +120,7 @@ def _finding(
         facts={**facts, **({"launched before": [f"{c.line}: {c.text}" for c in launched][-8:]} if launched else {})},
         fixes=fixes,
         related=(Related(asserted.anchor, "the first thread's message"),) if asserted else (),
-        shows=frozenset({DEVICE_FAULT}),
+        shows=frozenset({DEVICE_FAULT, OUT_OF_RANGE} if asserted is not None and of_index(asserted) else {DEVICE_FAULT}),
         leaves=frozenset({DEVICE_FAULT, PROCESS_DIED}),
     )
 

@@ -1,0 +1,93 @@
+"""Which ranks did not take part in a collective that others waited in.
+
+In order of trust: torch's desync report; the watchdog's counters, compared within one
+process group only; the ranks that are seen in the inputs and do not complain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from necropsy.evidence.activity import Activity
+from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.lagging_ranks import LaggingRankRows
+from necropsy.evidence.nccl_communicators import NcclCommunicators
+from necropsy.evidence.watchdog_counters import WatchdogCounterRows
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """Ranks that did not join, how that is known (a clause about them, and about one), what the first said last."""
+
+    ranks: tuple[int, ...] = ()
+    how: str = ""
+    how_one: str = ""
+    last: str = ""
+
+    @property
+    def clause(self) -> str:
+        """How it is known, in the right number."""
+        return self.how_one if len(self.ranks) == 1 else self.how
+
+
+NOBODY = Suspects()
+
+
+def reported(attempt: int, lagging: LaggingRankRows, activity: Activity) -> Suspects:
+    """The ranks that torch's desync report names."""
+    for row in lagging:
+        if row.attempt == attempt:
+            words = last_words(row.ranks, activity)
+            return Suspects(row.ranks, "torch's desync report names them", "torch's desync report names it", words)
+    return NOBODY
+
+
+def idle(attempt: int, counters: WatchdogCounterRows, activity: Activity) -> Suspects:
+    """Ranks of a group with nothing outstanding while others of the same group wait in a later work."""
+    groups: dict[str, list[tuple[int, int, int]]] = {}
+    for c in counters:
+        if c.attempt == attempt and c.rank is not None and c.group:
+            groups.setdefault(c.group, []).append((c.rank, c.enqueued, c.completed))
+    found: set[int] = set()
+    for rows in groups.values():
+        most = max(enqueued for _, enqueued, _ in rows)
+        behind = {rank for rank, enqueued, completed in rows if enqueued == completed and enqueued < most}
+        if any(completed < enqueued for _, enqueued, completed in rows):
+            found |= behind
+    ranks = tuple(sorted(found))
+    if not ranks:
+        return NOBODY
+    words = last_words(ranks, activity)
+    return Suspects(
+        ranks,
+        "their counters stand still while the others wait",
+        "its counter stands still while the others wait",
+        words,
+    )
+
+
+def quiet(
+    waiting: set[int], attempt: int, activity: Activity, communicators: NcclCommunicators, exceptions: Exceptions
+) -> Suspects:
+    """Ranks that are seen and do not complain; of these the ones that failed, if any did."""
+    seen = {int(r.writer[4:]) for r in activity if r.writer.startswith("rank") and r.attempt == attempt}
+    if _complete(communicators):
+        seen |= {c.rank for c in communicators if c.attempt == attempt}
+    failed = {e.origin.rank for e in exceptions if not e.handled and e.origin.rank is not None and e.attempt == attempt}
+    ranks = tuple(sorted((seen - waiting) & failed or seen - waiting))
+    if not waiting or not ranks:
+        return NOBODY
+    return Suspects(ranks, "they do not complain", "it does not complain", last_words(ranks, activity))
+
+
+def _complete(communicators: NcclCommunicators) -> bool:
+    """Whether every rank of the largest communicator reports itself: then a silent rank is really silent."""
+    size = max((c.nranks for c in communicators), default=0)
+    return size > 0 and {c.rank for c in communicators if c.nranks == size} == set(range(size))
+
+
+def last_words(ranks: Sequence[int], activity: Activity) -> str:
+    """The last line that the first of these ranks wrote."""
+    rows = [r for r in activity if ranks and r.writer == f"rank{ranks[0]}" and r.last.strip()]
+    return max(rows, key=lambda r: r.seq).last.strip()[:120] if rows else ""

@@ -1,0 +1,95 @@
+"""The finding about collectives that timed out, shared by the rules that know more or less of who never came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from necropsy_parsers.messages.collective_timeout import CollectiveTimeout
+
+from necropsy.claim import from_record
+from necropsy.conditions import GARBAGE, PEER_ABSENT, PROCESS_DIED
+from necropsy.evidence.dump_signals import DumpSignals
+from necropsy.evidence.settings import Settings
+from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
+from necropsy.suspects import Suspects
+
+_DUMPS: Final = Fix(
+    "Collect flight-recorder dumps of all ranks; they name the rank that never entered, and its Python line",
+    "env",
+    "safe",
+    command="TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/nccl_trace_rank_",
+)
+ALONE: Final = Fix(
+    "Run that work on all ranks, or let the others wait at a barrier of a gloo group with a long timeout", "code"
+)
+LOGS: Final = Fix(
+    "Give the logs of all ranks (one file a rank is fine): the one that does not complain is the suspect", "investigate"
+)
+_ASYNC: Final = Fix(
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING=0 keeps ranks hanging after an error; unset it, and let torchrun restart the job",
+    "env",
+    "safe",
+    command="unset TORCH_NCCL_ASYNC_ERROR_HANDLING NCCL_ASYNC_ERROR_HANDLING ; torchrun --max-restarts=3 ...",
+)
+LIMIT: Final = Fix("Raise the limit only if the wait is meant: init_process_group(timeout=timedelta(hours=2))", "code")
+
+
+def _call(t: CollectiveTimeout) -> str:
+    return f"{t.operation}" + (f" #{t.sequence}" if t.sequence is not None else "")
+
+
+def names(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = ", ".join(map(str, ranks[:6]))
+    return f"ranks {shown}" + (f" and {len(ranks) - 6} more" if len(ranks) > 6 else "")
+
+
+def _message(t: CollectiveTimeout, waiting: Sequence[int], suspects: Suspects) -> str:
+    limit = f" after {(t.ran_ms or t.limit_ms or 0) / 1000:,.0f} s" if t.ran_ms or t.limit_ms else ""
+    who = names(waiting).capitalize() if waiting else "A rank"
+    waited = f"{who} waited in {_call(t)} and timed out{limit}"
+    if not suspects.ranks:
+        return f"{waited}: another rank never joined; which one the log does not show (undetermined)."
+    busy = f'; its last line is "{suspects.last}"' if suspects.last and len(suspects.ranks) == 1 else ""
+    return f"{waited}: {names(suspects.ranks)} never joined ({suspects.clause}){busy}."
+
+
+def timeout_finding(
+    rows: Sequence[CollectiveTimeout], suspects: Suspects, dumps: DumpSignals, settings: Settings
+) -> Finding:
+    """The finding about the timeouts of one attempt; DST014 tells the same event when it knows who never entered."""
+    first = rows[0]
+    waiting = sorted({r.rank for r in rows if r.rank is not None})
+    facts: dict[str, Fact] = {"collective": _call(first)}
+    if waiting:
+        facts["waiting ranks"] = waiting
+    if first.limit_ms:
+        facts["limit"] = f"{first.limit_ms / 1000:,.0f} s"
+    if first.elements == 1:
+        facts["elements"] = 1
+    started = sorted({d.rank for d in dumps if d.initiator and d.rank is not None and d.attempt == first.attempt})
+    if started:
+        facts["dump started by ranks"] = started
+    return from_record(
+        first,
+        _message(first, waiting, suspects),
+        Severity.FATAL,
+        ranks=suspects.ranks,
+        facts=facts,
+        confidence=Confidence.LIKELY if suspects.ranks else Confidence.POSSIBLE,
+        fixes=_advice(suspects, settings),
+        related=tuple(Related(r.anchor, f"rank {r.rank} waits too") for r in rows[1:] if r.rank != first.rank)[:5],
+        shows=frozenset({PEER_ABSENT}),
+        leaves=frozenset({PEER_ABSENT, PROCESS_DIED, GARBAGE}),
+        event=f"collective-timeout@{first.attempt}",
+    )
+
+
+def _advice(suspects: Suspects, settings: Settings) -> tuple[Fix, ...]:
+    """Next steps; nothing that the log shows to be on already, and what it shows to be off."""
+    seen = {s.name.removeprefix("TORCH_"): s.value for s in settings}
+    dumps = () if seen.get("NCCL_DUMP_ON_TIMEOUT", "0") not in ("0", "false") else (_DUMPS,)
+    silent = (_ASYNC,) if seen.get("NCCL_ASYNC_ERROR_HANDLING") == "0" else ()
+    return (*((ALONE, LIMIT) if suspects.ranks else (LOGS,)), *silent, *dumps)
