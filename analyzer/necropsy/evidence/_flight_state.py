@@ -115,7 +115,11 @@ def _state(rank: int, dump: FlightDump, job: Job) -> RankState:
                 if done:
                     finished.add(key)
                 elif key not in finished:
-                    pending.out.insert(0, i)
+                    pending.out.append(i)
+    for reached in state.reached.values():
+        reached.out = dict(reversed(reached.out.items()))
+    for pending in state.pending.values():
+        pending.out.reverse()
     state.oldest = min(state.outstanding(), default=-1)
     return state
 
@@ -128,7 +132,7 @@ def _collective(state: RankState, group: int, entry: int, done: bool) -> None:
         reached.last, reached.last_entry = number, entry
     reached.first = number if reached.first < 0 else min(reached.first, number)
     if not done:
-        reached.out = {number: entry, **{n: e for n, e in reached.out.items() if n != number}}
+        reached.out.setdefault(number, entry)
 
 
 def _peer_key(dump: FlightDump, job: Job, group: int, entry: int) -> tuple[int, int, bool] | None:
@@ -145,8 +149,8 @@ def _peer_key(dump: FlightDump, job: Job, group: int, entry: int) -> tuple[int, 
 def _batches(dump: FlightDump, active_only: bool) -> dict[int, bool | None]:
     """Entries of batches -> whether complete, or None for those that only repeat what another entry of it says.
 
-    A batch is several entries with one sequence number, `coalesced` last. Its collectives
-    speak through that last entry; its sends and receives each for themselves, with its state.
+    A batch is several entries with one sequence number, `coalesced` last, which has its state.
+    Its first collective stands for all of them; sends and receives stand for themselves.
     A dump of active entries keeps the members of a batch whose last entry is complete.
     """
     entries, found = dump.entries, dict[int, bool | None]()
@@ -164,5 +168,5 @@ def _batches(dump: FlightDump, active_only: bool) -> dict[int, bool | None]:
             if p2p:
                 found[i] = None if i == tail else done
             else:
-                found[i] = done if i == members[-1] else None
+                found[i] = done if i == members[0] else None
     return found

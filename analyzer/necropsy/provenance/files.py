@@ -113,7 +113,7 @@ class SourceTree:
         The order decides between equal candidates: what lies nearest to the input is meant.
         """
         seen: set[Path] = set()
-        for start in [*(Path(i).absolute().parent for i in self._inputs[:4] if i != "-"), Path.cwd()]:
+        for start in [*(Path(os.path.abspath(i)).parent for i in self._inputs[:4] if i != "-"), Path.cwd()]:
             folder = start
             for _ in range(UPWARDS + 1):
                 if folder in seen or folder in (Path.home(), Path(folder.anchor)) or not folder.is_dir():

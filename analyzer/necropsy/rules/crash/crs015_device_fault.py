@@ -120,7 +120,9 @@ def _finding(
         facts={**facts, **({"launched before": [f"{c.line}: {c.text}" for c in launched][-8:]} if launched else {})},
         fixes=fixes,
         related=(Related(asserted.anchor, "the first thread's message"),) if asserted else (),
-        shows=frozenset({DEVICE_FAULT, OUT_OF_RANGE} if asserted is not None and of_index(asserted) else {DEVICE_FAULT}),
+        shows=frozenset(
+            {DEVICE_FAULT, OUT_OF_RANGE} if asserted is not None and of_index(asserted) else {DEVICE_FAULT}
+        ),
         leaves=frozenset({DEVICE_FAULT, PROCESS_DIED}),
     )
 
@@ -141,37 +143,28 @@ def check(
     sources: Sources,
     activity: Activity,
 ) -> Iterator[Finding]:
-    """One finding a fault said by an exception; lone assertions and C++ reports where no exception says it."""
-    rows = {r.anchor.input + str(r.seq): r for r in exceptions}
+    """One story a kind of fault: the most trusted report leads, other ranks' and C++'s reports of it follow."""
     first_assert = asserts.rows[0] if asserts.rows else None
-    told = []
-    for error in errors:
-        if not FAULTS.search(error.error):
-            continue
-        row = rows.get(error.anchor.input + str(error.seq))
-        if row is not None and row.name != "DistBackendError":
-            told.append((error, row, _blocking(error, settings)))
-    best: Finding | None = None
-    for error, row, blocking in _trusted_first(told):
+    faults = [e for e in errors if FAULTS.search(e.error)]
+    said = [
+        (e, row, _blocking(e, settings))
+        for e in faults
+        if (row := exceptions.said(e)) and row.name != "DistBackendError"
+    ]
+    lead: dict[str, str] = {}  # CUDA's text -> the event that leads its story
+    for error, row, blocking in _trusted_first(said):
         asserted = first_assert if "assert" in error.error else None
         finding = _finding(error, row, asserted, blocking, sources)
-        if best is not None and blocking is not True and "yes" in str(best.facts["reported by the failing launch"]):
-            finding = replace(finding, follows=best.event)
-        best = best or finding
+        if not row.handled:
+            finding = replace(finding, follows=lead.get(error.error, ""))
+            lead.setdefault(error.error, finding.event)
         yield finding
-    if not told and first_assert is not None:
-        meaning, fix = explain_assert(first_assert)
-        yield from_record(
-            first_assert,
-            f"In kernel `{first_assert.kernel}` the check `{first_assert.condition}` failed: {meaning}; the log has no traceback of it.",
-            Severity.FATAL,
-            activity=activity,
-            facts={"kernel": first_assert.kernel, "condition": first_assert.condition},
-            fixes=tuple(f for f in (fix, _BLOCKING) if f is not None),
-            leaves=frozenset({DEVICE_FAULT, PROCESS_DIED}),
-        )
-    for error in errors:
-        if not error.from_exception and FAULTS.search(error.error):
+    if not said and first_assert is not None:
+        finding = _assertion(first_assert, activity)
+        lead["device-side assert triggered"] = finding.event
+        yield finding
+    for error in faults:
+        if not error.from_exception:
             yield from_record(
                 error,
                 f"C++ code reports the CUDA error: {error.error}.",
@@ -181,4 +174,19 @@ def check(
                 leaves=frozenset({DEVICE_FAULT, PROCESS_DIED}),
                 fixes=(_BLOCKING,),
                 facts={"error": error.error},
+                follows=lead.get(error.error, ""),
             )
+
+
+def _assertion(asserted: DeviceAssert, activity: Activity) -> Finding:
+    """An assertion of which the log has no traceback."""
+    meaning, fix = explain_assert(asserted)
+    return from_record(
+        asserted,
+        f"In kernel `{asserted.kernel}` the check `{asserted.condition}` failed: {meaning}; the log has no traceback of it.",
+        Severity.FATAL,
+        activity=activity,
+        facts={"kernel": asserted.kernel, "condition": asserted.condition},
+        fixes=tuple(f for f in (fix, _BLOCKING) if f is not None),
+        leaves=frozenset({DEVICE_FAULT, PROCESS_DIED}),
+    )

@@ -1,0 +1,199 @@
+"""How far each rank of a job came, to who waits for whom.
+
+A rank with an outstanding collective waits for the members of its group that have not
+entered it; one with a pending receive waits for the other end's send, and the reverse.
+Where everybody has entered and nobody completed, it is the GPUs that wait: for a member
+whose older work is outstanding, since work starts in order. What remains when nobody
+known can be waited for, waits for the members without a dump.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from necropsy.evidence._flight_jobs import Job
+from necropsy.evidence._flight_state import Pending, RankState, states_of
+
+# What no member can finish before every member has begun; of others (broadcast, reduce, send) some can.
+_TOGETHER: Final = re.compile(r"all(?!gather_?v)|reduce_scatter|barrier", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Wait:
+    """Something outstanding. `number`: sequence number of a collective, -1 for a send or receive.
+
+    `waiting` are the ranks that wait in it, with their entries; `absent` those which
+    others wait for to enter, `behind` those whose GPU is not there yet, `unknown` the
+    members without a dump, of which nothing can be said.
+    """
+
+    group: int
+    number: int
+    op: str
+    waiting: dict[int, int]
+    absent: frozenset[int] = frozenset()
+    behind: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
+    together: bool = True
+
+    @property
+    def stuck(self) -> bool:
+        """Everybody known is there, and yet it does not end."""
+        return not self.absent and not self.behind
+
+
+@dataclass(slots=True)
+class Waits:
+    """All waits of a job. `missed[rank]` are those for which `rank` is absent, the earliest number of a group first."""
+
+    job: Job
+    states: dict[int, RankState]
+    waits: list[Wait] = field(default_factory=list)
+    missed: dict[int, list[Wait]] = field(default_factory=dict)
+
+    def of(self, rank: int) -> list[Wait]:
+        """The waits in which a rank waits."""
+        return self._by_rank.get(rank, [])
+
+    _by_rank: dict[int, list[Wait]] = field(default_factory=dict)
+
+    def add(self, wait: Wait) -> None:
+        """Note a wait."""
+        self.waits.append(wait)
+        for rank in wait.waiting:
+            self._by_rank.setdefault(rank, []).append(wait)
+        for rank in wait.absent:
+            self.missed.setdefault(rank, []).append(wait)
+
+
+def waits_of(job: Job, broken: dict[int, int] | None = None) -> Waits:
+    """Who waits for whom. `broken`: groups in which collectives from a number on do not match (another cause)."""
+    found = Waits(job, states_of(job))
+    comparable = [g for g in range(len(job.groups)) if _comparable(job, g)]
+    for group in comparable:
+        for wait in _in_group(found, group, (broken or {}).get(group)):
+            found.add(wait)
+    for wait in _sends(found):
+        found.add(wait)
+    return found
+
+
+def together(op: str) -> bool:
+    """Whether no member can complete such a collective before every member has entered it."""
+    return bool(_TOGETHER.match(op.lstrip("_")))
+
+
+def _comparable(job: Job, group: int) -> bool:
+    """Before PyTorch 2.4 one counter counts collectives and sends, and ranks of a group send differently often."""
+    for rank, dump in job.dumps.items():
+        if not dump.numbered and group in job.ids[rank]:
+            own = {i for i, g in enumerate(job.ids[rank]) if g == group}
+            if any(g in own and p >= 0 for g, p in zip(dump.entries.group, dump.entries.p2p, strict=True)):
+                return False
+    return True
+
+
+# -- collectives ------------------------------------------------------------------
+
+
+def _in_group(found: Waits, group: int, broken: int | None) -> Iterator[Wait]:
+    """The waits in one group: at the oldest outstanding number, and wherever further members are absent."""
+    states, members = found.states, found.job.groups[group].members
+    inside = {r: s.reached[group] for r, s in states.items() if group in s.reached}
+    numbers = {n for r in inside.values() for n in r.out}
+    if not numbers:
+        return
+    unknown = frozenset(m for m in members if m not in states)
+    # A member that came to `last` is absent from last + 1 on: more numbers than those tell nothing new.
+    steps = {min(numbers)} | {r.last + 1 for r in inside.values()} | {min(r.out) for r in inside.values() if r.out}
+    for number in sorted(steps & numbers):
+        if broken is not None and number >= broken:
+            return
+        waiting = {r: reached.out[number] for r, reached in inside.items() if number in reached.out}
+        op = states[next(iter(waiting))].call(next(iter(waiting.values()))).op
+        first = any(states[r].oldest == e for r, e in waiting.items())
+        if not together(op) and not first:
+            continue  # a root may have completed it, and these wait for older work anyway
+        absent = frozenset(m for m in members if m in states and _entered(found, m, group, number) is False)
+        behind = frozenset(r for r, e in waiting.items() if 0 <= states[r].oldest < e) if not absent else frozenset()
+        yield Wait(group, number, op, waiting, absent, behind, unknown, together(op))
+
+
+def _entered(found: Waits, rank: int, group: int, number: int) -> bool | None:
+    """Whether a rank has entered a collective; None where its window or dump does not tell."""
+    state = found.states[rank]
+    reached = state.reached.get(group)
+    if reached is not None and number <= reached.last:
+        return True
+    if not state.dump.whole:
+        return None  # the newest entries are those that a cut dump lacks
+    if reached is None and state.blind:
+        return None
+    return False
+
+
+# -- sends and receives -------------------------------------------------------------
+
+
+def _sends(found: Waits) -> Iterator[Wait]:
+    """The waits of each pair of ranks, for one direction at a time."""
+    pairs = {
+        (group, rank, peer) if sends else (group, peer, rank)
+        for rank, state in found.states.items()
+        for (group, peer, sends), pending in state.pending.items()
+        if pending.out
+    }
+    for group, source, target in sorted(pairs):
+        yield from _pair(found, group, source, target)
+
+
+def _pair(found: Waits, group: int, source: int, target: int) -> Iterator[Wait]:
+    sent = _pending(found, source, (group, target, True))
+    received = _pending(found, target, (group, source, False))
+    if sent is None or received is None:
+        rank, known, op = (target, received, "recv") if sent is None else (source, sent, "send")
+        if known is not None and known.out:
+            other = source if sent is None else target
+            yield Wait(group, -1, op, {rank: known.out[0]}, unknown=frozenset({other}), together=False)
+        return
+    more = _surplus(found, source, target, sent, received)
+    if more > 0 and sent.out:
+        yield _one_sided(found, group, "send", source, sent.out[-min(more, len(sent.out))], target)
+    if more < 0 and received.out:
+        yield _one_sided(found, group, "recv", target, received.out[-min(-more, len(received.out))], source)
+    if sent.out and received.out:
+        ends = {source: sent.out[0], target: received.out[0]}
+        behind = frozenset(r for r, e in ends.items() if 0 <= found.states[r].oldest < e)
+        yield Wait(group, -1, "send", ends, behind=behind, together=False)
+
+
+def _one_sided(found: Waits, group: int, op: str, rank: int, entry: int, other: int) -> Wait:
+    """What one end has posted and the other has not."""
+    told = found.states[other].dump.whole
+    return Wait(group, -1, op, {rank: entry}, absent=frozenset({other} if told else ()), together=False)
+
+
+def _pending(found: Waits, rank: int, key: tuple[int, int, bool]) -> Pending | None:
+    """A rank's sends or receives; None without a dump."""
+    state = found.states.get(rank)
+    return None if state is None else state.pending.get(key, Pending())
+
+
+def _surplus(found: Waits, source: int, target: int, sent: Pending, received: Pending) -> int:
+    """By how many the sends exceed the receives.
+
+    Counted from the first entry on where both windows reach back to it. Otherwise only what
+    is outstanding can be compared: what is complete on one end was posted on the other.
+    """
+    both = (found.states[source], found.states[target])
+    if all(s.from_start and not found.job.active_only for s in both):
+        return sent.count - received.count
+    return len(sent.out) - len(received.out)
+
+
+def ranks_in(waits: Iterable[Wait]) -> frozenset[int]:
+    """All ranks that wait in these."""
+    return frozenset(r for w in waits for r in w.waiting)
