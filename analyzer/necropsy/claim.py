@@ -96,7 +96,7 @@ def handled(finding: Finding) -> Finding:
 
 
 def from_incident(first: Record, row: ExceptionRow | None, message: str, **changes: Any) -> Finding:
-    """A finding about several records at once: at the exception's place if one of them was said by one, else at `first`."""
+    """A finding about several records at once: at the place of the exception that said one, else at `first`."""
     if row is not None:
         return from_exception(row, message, **changes)
     return from_record(first, message, Severity.FATAL, **changes)

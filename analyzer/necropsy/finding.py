@@ -112,9 +112,10 @@ class Finding:
     evidence row it rests on: two findings of one event are one story. A finding that
     `confirms` (a kernel's record of a kill) may come after what it explains; one that
     `follows` an event is its consequence wherever that stands (a later run that says it
-    better); further events that it tells are its `claims`; one of `last_resort` is dropped if anything else failed. `time` is the clock
-    reading of its line; `processes`, `attempts`, `moment` and `explained_by` are set by
-    `correlate`. `explained_by` is the fingerprint of the cause, set by `correlate`.
+    better); further events that it tells are its `claims`; one of `last_resort` is
+    dropped if anything else failed. `time` is the clock reading of its line; `processes`,
+    `attempts`, `moment` and `explained_by` are set by `correlate`. `explained_by` is the
+    fingerprint of the cause.
     """
 
     message: str

@@ -37,7 +37,7 @@ class NotEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process seen in the inputs: its ranks, how it ended, the rule of its first error and its role, its last line."""
+    """One process seen in the inputs: its ranks, how it ended, rule and role of its first error, its last line."""
 
     name: str
     ranks: tuple[int, ...] = ()

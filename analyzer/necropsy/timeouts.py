@@ -18,7 +18,10 @@ _DUMPS: Final = Fix(
     "Collect flight-recorder dumps of all ranks; they name the rank that never entered, and its Python line",
     "env",
     "safe",
-    command="TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/nccl_trace_rank_",
+    command=(
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/nccl_trace_rank_"
+    ),
 )
 ALONE: Final = Fix(
     "Run that work on all ranks, or let the others wait at a barrier of a gloo group with a long timeout", "code"

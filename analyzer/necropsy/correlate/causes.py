@@ -86,7 +86,7 @@ def left_by(f: Finding) -> frozenset[str]:
 
 
 def _strengthened(cause: Finding, effect: Finding) -> Finding:
-    """A cause weighs at least what it led to, and quotes it; without a place of its own it takes the one where it surfaced."""
+    """A cause weighs at least what it led to, and quotes it; without a place it takes the one where it surfaced."""
     related = cause.related
     if len(related) < RELATED_MAX and effect.rule != cause.rule:
         related = (*related, Related(effect.anchor, f"led to {effect.rule} {effect.name}"))

@@ -18,7 +18,7 @@ from necropsy.evidence._flight_jobs import Job
 from necropsy.evidence._flight_state import Pending, RankState, states_of
 
 # What no member can finish before every member has begun; of others (broadcast, reduce, send) some can.
-_TOGETHER: Final = re.compile(r"all(?!gather_?v)|reduce_scatter|barrier", re.IGNORECASE)
+_TOGETHER: Final = re.compile(r"all(?!_?gather_?v)|reduce_scatter|barrier", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class Waits:
     waits: list[Wait] = field(default_factory=list)
     missed: dict[int, list[Wait]] = field(default_factory=dict)
 
+    _by_rank: dict[int, list[Wait]] = field(default_factory=dict)
+
     def of(self, rank: int) -> list[Wait]:
         """The waits in which a rank waits."""
         return self._by_rank.get(rank, [])
-
-    _by_rank: dict[int, list[Wait]] = field(default_factory=dict)
 
     def add(self, wait: Wait) -> None:
         """Note a wait."""

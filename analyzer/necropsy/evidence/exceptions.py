@@ -115,8 +115,8 @@ def _joined(rows: list[ExceptionRow]) -> list[ExceptionRow]:
             chain = (last.main, *row.chain)
             chain[1].relation = "cause"
             out[-1] = replace(
-                row, anchor=last.anchor, type=last.type, message=last.message, text=last.text, main=last.main, chain=chain,
-                places=tuple(user_places(chain, last.main)),
+                row, anchor=last.anchor, type=last.type, message=last.message, text=last.text, main=last.main,
+                chain=chain, places=tuple(user_places(chain, last.main)),
             )  # fmt: skip
         else:
             out.append(row)

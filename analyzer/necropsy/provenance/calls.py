@@ -14,9 +14,9 @@ from typing import Final
 
 # Calls that queue no work on a GPU: constructors of modules and data, bookkeeping, printing.
 _NO_WORK: Final = frozenset(
-    "print len range isinstance enumerate zip open str int repr sorted getattr setattr hasattr super list dict set tuple "
-    "format append extend join info debug warning error time perf_counter log parse_args is_available no_grad autocast "
-    "size dim shape numel manual_seed device dtype state_dict parameters train eval".split()
+    "print len range isinstance enumerate zip open str int repr sorted getattr setattr hasattr super list dict set "
+    "tuple format append extend join info debug warning error time perf_counter log parse_args is_available no_grad "
+    "autocast size dim shape numel manual_seed device dtype state_dict parameters train eval".split()
 )
 
 

@@ -23,7 +23,8 @@ from necropsy.provenance.files import SourceTree
 # Errors after which the context is lost because a kernel failed. Not: memory, versions, missing devices.
 FAULTS: Final = re.compile(
     r"device-side assert|illegal memory access|illegal address|misaligned address|illegal instruction"
-    r"|invalid (?:address space|program counter|pc)|global/shared address space|unspecified launch failure|launch failure"
+    r"|invalid (?:address space|program counter|pc)|global/shared address space"
+    r"|unspecified launch failure|launch failure"
     r"|hardware stack error|the launch timed out|lane user stack overflow|Memory access fault"
 )
 
@@ -51,12 +52,21 @@ KINDS: Final = (
         r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|target_?val\w* >= ",
         r"nll_loss|multi_?margin|SpatialClassNLL",
         "a class label (target) is outside the range of classes",
-        "Check the labels against the number of classes of the output: off by one, -1 as ignore value, a missing num_labels",
+        (
+            "Check the labels against the number of classes of the output: "
+            "off by one, -1 as ignore value, a missing num_labels"
+        ),
         r"cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_fn|loss_func",
         "CrossEntropyLoss NLLLoss MultiMarginLoss",
     ),
     _kind(
-        r"srcIndex < srcSelectDimSize|ind >= ?0 && ind < ind_dim_size|dstIndex < dstAddDimSize|idx < num_weights|index >= 0 && index < num_embeddings",
+        (
+            r"srcIndex < srcSelectDimSize"
+            r"|ind >= ?0 && ind < ind_dim_size"
+            r"|dstIndex < dstAddDimSize"
+            r"|idx < num_weights"
+            r"|index >= 0 && index < num_embeddings"
+        ),
         r"indexSelect|vectorized_gather|embedding|indexAdd|indexFunc",
         "an index (id) is outside the table it selects from",
         "Check the ids against the number of rows: vocabulary and num_embeddings, position ids and maximum length",
@@ -79,7 +89,10 @@ KINDS: Final = (
         "BCELoss",
     ),
     _kind(
-        r"0 <= p4? ?&& ?p|probability|cumdist\[size - 1\]|sum > 0|THCNumerics<.*>::ge\(val, zero\)|val >= zero|isinf|isnan",
+        (
+            r"0 <= p4? ?&& ?p|probability|cumdist\[size - 1\]|sum > 0"
+            r"|THCNumerics<.*>::ge\(val, zero\)|val >= zero|isinf|isnan"
+        ),
         r"multinomial|sampleMultinomial|bernoulli|distribution|renormRows",
         "probabilities are negative, NaN or infinite",
         "Check the logits for NaN or Inf before sampling; half precision overflows here",

@@ -19,7 +19,8 @@ _LIBRARY: Final = re.compile(
     r"|(?:^|[/\\])bin[/\\][^/\\]+$|\.exe[/\\]"  # torchrun, accelerate, deepspeed
     r"|torchinductor_|[/\\]torch_compile_debug[/\\]"
     # torch, triton and their like run from a source tree or a build folder
-    r"|(?:^|[/\\])torch[/\\](?:_\w+|nn|utils|autograd|distributed|optim|cuda|functional\.py|fx|amp|jit|onnx|export|serialization\.py)(?:[/\\]|$)"
+    r"|(?:^|[/\\])torch[/\\](?:_\w+|nn|utils|autograd|distributed|optim|cuda|functional\.py"
+    r"|fx|amp|jit|onnx|export|serialization\.py)(?:[/\\]|$)"
     r"|(?:^|[/\\])triton[/\\](?:compiler|runtime|backends|language)[/\\]"
     r"|(?:^|[/\\])(?:torchgen|functorch)[/\\]"
     r"|[/\\]\.vscode(?:-server)?[/\\]extensions[/\\]|[/\\]pydevd?[\w/\\]*\.py$|_pytest[/\\]"
@@ -48,8 +49,8 @@ def place_of(frame: Frame, *, exactness: str = "line", how: str = "traceback") -
 # Exceptions with which programs ask ("is this installed?", "is this key there?"); one that was caught and
 # followed by work that failed deeper down is not the cause of that failure.
 _PROBES: Final = frozenset(
-    {"ImportError", "ModuleNotFoundError", "AttributeError", "KeyError", "StopIteration", "Empty", "NotImplementedError",
-     "LookupError", "IndexError"}
+    {"ImportError", "ModuleNotFoundError", "AttributeError", "KeyError", "StopIteration", "Empty",
+     "NotImplementedError", "LookupError", "IndexError"}
 )  # fmt: skip
 
 

@@ -21,33 +21,53 @@ from necropsy_parsers.records import Record
 NAME: Final = "bad_batch"
 TITLE: Final = "Notes about bad batches and samples"
 TRIGGERS: Final = (
-    b"nan", b"NaN", b"NAN", b" Inf ", b" Infs", b" inf ", b" infs", b"infinit", b"Infinit", b"non-finite", b"not finite",
-    b"nonfinite", b"Loss is 0", b"loss is 0", b"all zero", b"all-zero", b"empty batch",
+    b"nan", b"NaN", b"NAN", b" Inf ", b" Infs", b" inf ", b" infs", b"infinit", b"Infinit", b"non-finite",
+    b"not finite", b"nonfinite", b"Loss is 0", b"loss is 0", b"all zero", b"all-zero", b"empty batch",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Skipping prediction for ERA5 because of 40320 NaN in tc_tokens.": {"kind": "nan", "subject": "tc_tokens"},
 }
 _NAN: Final = re.compile(r"\b(?:n?[Nn][Aa][Nn]s?|NaNs?|[Ii]nf(?:inite|inity|s)?|non-?finite(?: values?)?|not finite)\b")
 _ZERO: Final = re.compile(
-    r"[Ll]oss is 0(?:\.0+)? for|all[- ]zeros? (?:batch|input|sample|target)|(?:batch|input|sample|target)s? (?:is|are|contains?) all[- ]zeros?|empty batch"
+    r"[Ll]oss is 0(?:\.0+)? for"
+    r"|all[- ]zeros? (?:batch|input|sample|target)"
+    r"|(?:batch|input|sample|target)s? (?:is|are|contains?) all[- ]zeros?"
+    r"|empty batch"
 )
 _DATA: Final = re.compile(
-    r"\b(?:inputs?|batch(?:es)?|samples?|data|tokens?|targets?|labels?|images?|features?|pixel\w*|shards?|records?|frames?|\w+_(?:tokens|ids|values|mask|batch|input|data|labels))\b",
+    (
+        r"\b(?:"
+        r"inputs?|batch(?:es)?|samples?|data|tokens?|targets?|labels?|images?|features?|pixel\w*"
+        r"|shards?|records?|frames?|\w+_(?:tokens|ids|values|mask|batch|input|data|labels))\b"
+    ),
     re.IGNORECASE,
 )
 _ACT: Final = re.compile(
-    r"\b(?:skip\w*|contain\w*|found|detect\w*|are|were|is|encounter\w*|because|in|has|have|ignor\w*|dropp\w*|bad|corrupt\w*|invalid)\b",
+    (
+        r"\b(?:"
+        r"skip\w*|contain\w*|found|detect\w*|are|were|is|encounter\w*"
+        r"|because|in|has|have|ignor\w*|dropp\w*|bad|corrupt\w*|invalid)\b"
+    ),
     re.IGNORECASE,
 )
 _NOT: Final = re.compile(
-    r"\b(?:no|zero|0|without|check(?:ing)? for|assert no|remov\w+|replac\w+|fill\w*|drop(?:ped)? 0|handl\w+|mask\w* out) \w{0,12} ?(?:nan|inf|non-?finite)|nan_to_num|isnan|nanmean|fillna|allow_nan|nan_policy|check_nan|detect_nan|skip_nan",
+    (
+        r"\b(?:"
+        r"no|zero|0|without|check(?:ing)? for|assert no|remov\w+"
+        r"|replac\w+|fill\w*|drop(?:ped)? 0|handl\w+|mask\w* out"
+        r") \w{0,12} ?(?:nan|inf|non-?finite)"
+        r"|nan_to_num|isnan|nanmean|fillna|allow_nan|nan_policy|check_nan|detect_nan|skip_nan"
+    ),
     re.IGNORECASE,
 )
 _SUBJECT: Final = re.compile(
     r"\b(?:in|for|of|input|batch|tensor|sample\(s\):?|samples?)\s+[\[('\"`]?(?P<subject>[\w.\[\]-]+)"
 )
 _VALUE: Final = re.compile(
-    r"learning[ _]rate|\blr\b|nan iterations|loss\W{1,3}\d|(?:loss|norm|lr|ppl|acc\w*|psnr|metric)\S*\s*[:=]?\s*-?(?:nan|inf)",
+    (
+        r"learning[ _]rate|\blr\b|nan iterations|loss\W{1,3}\d"
+        r"|(?:loss|norm|lr|ppl|acc\w*|psnr|metric)\S*\s*[:=]?\s*-?(?:nan|inf)"
+    ),
     re.IGNORECASE,
 )
 

@@ -24,21 +24,24 @@ NAME: Final = "collective_timeout"
 TITLE: Final = "Timeouts of collectives, and the watchdog's counters"
 TRIGGERS: Final = (b"collective operation timeout", b"ast enqueued", b"lagging ranks", b"Timeout at collective")
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
-    "Timeout(ms)=1200000) ran for 1200004 milliseconds before timing out.": {
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, "
+    "NumelIn=1, NumelOut=1, Timeout(ms)=1200000) ran for 1200004 milliseconds before timing out.": {
         "rank": 1,
         "operation": "ALLREDUCE",
         "sequence": 4141,
     },
 }
 _TIMEOUT: Final = re.compile(
-    r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout|Caught collective operation timeout): "
+    r"(?:\[Rank (?P<rank>\d+)\] )?"
+    r"(?:Watchdog caught collective operation timeout|Caught collective operation timeout): "
     r"Work\w*\((?:SeqNum=(?P<seq>\d+), )?OpType=(?P<op>\w+)(?P<rest>[^)]*?(?:Timeout\(ms\)=(?P<limit>\d+))?)\)"
     r"(?: ran for (?P<ran>\d+) milliseconds)?"
 )
 _NUMEL: Final = re.compile(r"NumelIn=(\d+)|TensorShape=\[([\d, ]*)\]")
 _COUNTERS: Final = re.compile(
-    r"(?:at work(?: sequence id)?: (?P<at>\d+)[, ]*)?.{0,40}?[Ll]ast enqueued(?: NCCL)? work: (?P<enqueued>\d+), last completed(?: NCCL)? work: (?P<completed>\d+)"
+    r"(?:at work(?: sequence id)?: (?P<at>\d+)[, ]*)?"
+    r".{0,40}?[Ll]ast enqueued(?: NCCL)? work: (?P<enqueued>\d+), "
+    r"last completed(?: NCCL)? work: (?P<completed>\d+)"
 )
 _GROUP: Final = re.compile(r"\[PG (?:ID )?(?P<id>\d+)[^\]]*?\((?P<name>[^)]*)\) Rank (?P<rank>\d+)\]")
 _LAGGING: Final = re.compile(r"ranks? \[(?P<ranks>[\d, ]+)\] (?:are|is) the lagging ranks?")

@@ -33,7 +33,8 @@ _EXITED: Final = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) exited unexpectedly(?: with exit code (?P<code>-?\d+))?"
 )
 _SHM: Final = re.compile(
-    r"out of shared memory|insufficient shared memory|unable to (?:open|allocate|write to) (?:shared memory|file)[^\n]*(?:torch_|/dev/shm)?"
+    r"out of shared memory|insufficient shared memory"
+    r"|unable to (?:open|allocate|write to) (?:shared memory|file)[^\n]*(?:torch_|/dev/shm)?"
     r"|unable to mmap \d+ bytes from file <?/torch"
 )
 _COUNT: Final = re.compile(

@@ -3,10 +3,12 @@
 RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. ...
 Parameters which did not receive grad for rank 3: mask_encoder.update.weight
 Parameter indices which did not receive grad for rank 3: 282 283
-RuntimeError: Expected to mark a variable ready only once. ... Parameter at index 3 with name head.weight has been marked as ready twice.
+RuntimeError: Expected to mark a variable ready only once. ...
+Parameter at index 3 with name head.weight has been marked as ready twice.
 RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(...),
 but Rank 0 is running collective: CollectiveFingerPrint(...)
-RuntimeError: DDP expects same model across all ranks, but Rank 1 has 100 params, while rank 0 has inconsistent 98 params.
+RuntimeError: DDP expects same model across all ranks, but Rank 1 has 100 params,
+while rank 0 has inconsistent 98 params.
 """
 
 from __future__ import annotations
@@ -31,9 +33,8 @@ TRIGGERS: Final = (
     b"appears not to match",
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 100 params, while rank 0 has inconsistent 98 params.": {
-        "kind": "model"
-    },
+    "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 100 params, "
+    "while rank 0 has inconsistent 98 params.": {"kind": "model"},
 }
 _NAMES: Final = re.compile(r"Parameters? which did not receive grad for rank (?P<rank>\d+): (?P<names>[^\n]+)")
 _INDICES: Final = re.compile(
@@ -43,14 +44,17 @@ _TWICE: Final = re.compile(
     r"Parameter at index (?P<index>\d+)(?: with name (?P<name>[\w.]+))? has been marked as ready twice"
 )
 _PRINT: Final = re.compile(
-    r"Rank (?P<rank>\d+) is running (?:inconsistent )?collective: (?P<print>CollectiveFingerPrint\((?:[^()]|\([^()]*\))*\)?|\w+)"
+    r"Rank (?P<rank>\d+) is running (?:inconsistent )?collective: "
+    r"(?P<print>CollectiveFingerPrint\((?:[^()]|\([^()]*\))*\)?|\w+)"
 )
 _FIELDS: Final = re.compile(
     r"SequenceNumber=(?P<seq>\d+)|OpType=(?P<op>\w+)|TensorShape=\[(?P<shape>[\d, ]*)\]|TensorDtypes=(?P<dtype>[\w ]+)"
 )
 _MODEL: Final = re.compile(
-    r"DDP expects same model across all ranks, but Rank (?P<a>\d+) has (?P<na>\d+) params, while rank (?P<b>\d+) has inconsistent (?P<nb>\d+) params"
-    r"|(?:params|Params)\[(?P<index>\d+)\] in this process with sizes (?P<sa>\[[^\]]*\]) appears not to match sizes of the same param in process (?P<p>\d+)"
+    r"DDP expects same model across all ranks, but Rank (?P<a>\d+) has (?P<na>\d+) params, "
+    r"while rank (?P<b>\d+) has inconsistent (?P<nb>\d+) params"
+    r"|(?:params|Params)\[(?P<index>\d+)\] in this process with sizes (?P<sa>\[[^\]]*\]) "
+    r"appears not to match sizes of the same param in process (?P<p>\d+)"
 )
 
 

@@ -2,7 +2,8 @@
 
     [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from this local rank and
     we will try our best to dump the debug info. ...                                                      (initiator)
-    [PG ID 0 PG GUID 0(default_pg) Rank 2] Observed flight recorder dump signal from another rank via TCPStore.  (follower)
+    [PG ID 0 PG GUID 0(default_pg) Rank 2] Observed flight recorder dump signal from another rank via
+    TCPStore.                                                                                             (follower)
 
 ProcessGroupNCCL since torch 2.2 (heartbeat monitor).
 """

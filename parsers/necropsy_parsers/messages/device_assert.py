@@ -37,7 +37,9 @@ _LINE: Final = re.compile(
 # c10/cuda/CUDADeviceAssertionHost.cpp, since torch 2.0.
 _DSA: Final = re.compile(
     r"GPU assertion failure message = (?P<condition>[^\n]+)\n\s*File containing assertion = (?P<file>\S+):(?P<line>\d+)"
-    r"(?:\n[^\n]*?Thread ID[^\n=]*= \[(?P<thread>[\d,]+)\]|\n[^\n]*?Block ID[^\n=]*= \[(?P<block>[\d,]+)\]|\n\s*Device function[^\n]*)*"
+    r"(?:\n[^\n]*?Thread ID[^\n=]*= \[(?P<thread>[\d,]+)\]"
+    r"|\n[^\n]*?Block ID[^\n=]*= \[(?P<block>[\d,]+)\]"
+    r"|\n\s*Device function[^\n]*)*"
 )
 _DSA_KERNEL: Final = re.compile(r"Name of kernel launched that led to failure = (?P<kernel>[^\n]+)")
 
@@ -92,5 +94,5 @@ def _reported(message: Message) -> Iterator[DeviceAssert]:
 
 def _short(kernel: str) -> str:
     """The bare function name: clang prints the whole signature, template arguments included."""
-    head = kernel.split("(")[0].split("<")[0].strip()
+    head = kernel.split("(", maxsplit=1)[0].split("<", maxsplit=1)[0].strip()
     return head.split(" ")[-1].rsplit("::", 1)[-1] or kernel

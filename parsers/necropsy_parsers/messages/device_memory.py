@@ -42,8 +42,10 @@ _UNITS: Final = {"bytes": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "
                  "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}  # fmt: skip
 _SIZE: Final = r"(?<![\d.])(-?[\d.]{1,24}) ?([KMGTP]i?B|bytes|B)\b"
 _HEAD: Final = re.compile(
-    r"(?P<backend>CUDA|HIP|XPU|NPU|MPS|MUSA|HPU|Privateuse\w*) (?:backend )?out of memory|Tried to allocate (?=[\d]|more than)"
-    r"|(?:CUDA error|cuda runtime error \(2\) ?|CUDA driver error|hipErrorOutOfMemory|Triton Error \[\w+\]):? ?:? out of memory"
+    r"(?P<backend>CUDA|HIP|XPU|NPU|MPS|MUSA|HPU|Privateuse\w*) (?:backend )?out of memory"
+    r"|Tried to allocate (?=[\d]|more than)"
+    r"|(?:CUDA error|cuda runtime error \(2\) ?|CUDA driver error"
+    r"|hipErrorOutOfMemory|Triton Error \[\w+\]):? ?:? out of memory"
 )
 _FIELDS: Final = {
     "tried": re.compile(r"(?:Tried to allocate|Requested size:) " + _SIZE),

@@ -19,20 +19,28 @@ NAME: Final = "gloo_error"
 TITLE: Final = "Errors of gloo and MPI transports"
 TRIGGERS: Final = (b"gloo/transport", b"monitoredBarrier", b"MPI_ERR", b"gloo::")
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "RuntimeError: [/x/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to complete": {
+    "RuntimeError: [/x/gloo/transport/tcp/unbound_buffer.cc:81] "
+    "Timed out waiting 8000ms for recv operation to complete": {
         "kind": "timeout",
         "waited_ms": 8000,
     },
 }
 _CLOSED: Final = re.compile(
-    r"gloo/transport\S*\] ?(?P<why>(?:Connection (?:closed|reset|refused)|Read error|Write error|Broken pipe|Application timeout|Socket|Remote)[^\n\[]*)(?: ?\[(?P<peer>[^\]]+)\]:(?P<port>\d+))?"
+    r"gloo/transport\S*\] ?"
+    r"(?P<why>(?:"
+    r"Connection (?:closed|reset|refused)|Read error|Write error"
+    r"|Broken pipe|Application timeout|Socket|Remote"
+    r")[^\n\[]*)"
+    r"(?: ?\[(?P<peer>[^\]]+)\]:(?P<port>\d+))?"
 )
 _TIMEOUT: Final = re.compile(r"Timed out waiting (?P<ms>\d+) ?ms for (?P<what>\w+) operation to complete")
 _BARRIER: Final = re.compile(
     r"Rank (?P<rank>\d+) (?:failed to pass|timed out in|successfully reached) monitoredBarrier(?P<rest>[^\n]*)"
 )
 _ABSENT: Final = re.compile(
-    r"[Rr]ank(?:s)? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier|waiting for send/recv from rank (?P<one>\d+)|Ranks (?P<more>[\d, ]+) failed"
+    r"[Rr]ank(?:s)? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier"
+    r"|waiting for send/recv from rank (?P<one>\d+)"
+    r"|Ranks (?P<more>[\d, ]+) failed"
 )
 
 

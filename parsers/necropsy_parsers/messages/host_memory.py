@@ -31,21 +31,32 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 _KILLS: Final = (
     (
         re.compile(
-            r"(?P<cg>Memory cgroup )?[Oo]ut of memory: Kill(?:ed)? process (?P<pid>\d+) \((?P<name>[^)]*)\)(?:.*?anon-rss:(?P<rss>\d+)kB)?"
+            r"(?P<cg>Memory cgroup )?[Oo]ut of memory: "
+            r"Kill(?:ed)? process (?P<pid>\d+) \((?P<name>[^)]*)\)"
+            r"(?:.*?anon-rss:(?P<rss>\d+)kB)?"
         ),
         "the kernel",
     ),
     (re.compile(r"oom-kill:constraint=\w+.*?task=(?P<name>[^,]+),pid=(?P<pid>\d+)"), "the kernel"),
     (
         re.compile(
-            r"Detected \d+ oom[_-]kill event|oom-kill event\(s\) in |Some of (?:your|the step) (?:processes|tasks) (?:may )?have been (?:OOM Killed|killed by the cgroup)|task \d+: Out Of Memory|State=OUT_OF_MEMORY|\bOUT_OF_ME\+|Exceeded (?:job|step) memory limit"
+            r"Detected \d+ oom[_-]kill event"
+            r"|oom-kill event\(s\) in "
+            r"|Some of (?:your|the step) (?:processes|tasks) (?:may )?have been (?:OOM Killed|killed by the cgroup)"
+            r"|task \d+: Out Of Memory"
+            r"|State=OUT_OF_MEMORY"
+            r"|\bOUT_OF_ME\+"
+            r"|Exceeded (?:job|step) memory limit"
         ),
         "Slurm",
     ),
     (re.compile(r"\bOOMKilled\b"), "Kubernetes"),
     (
         re.compile(
-            r"(?:Workers? \(tasks / actors\)|task|actor|worker).{0,80}(?:killed|were killed) due to (?:the )?(?:node running low on memory|memory pressure)|ray\.exceptions\.OutOfMemoryError"
+            r"(?:Workers? \(tasks / actors\)|task|actor|worker).{0,80}"
+            r"(?:killed|were killed) due to (?:the )?"
+            r"(?:node running low on memory|memory pressure)"
+            r"|ray\.exceptions\.OutOfMemoryError"
         ),
         "Ray",
     ),

@@ -1,7 +1,7 @@
 """The dynamic loader could not start a program or load a library.
 
 python3: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by python3)
-./train: error while loading shared libraries: libcudart.so.12: cannot open shared object file: No such file or directory
+./run: error while loading shared libraries: libcudart.so.12: cannot open shared object file: No such file or directory
 python: symbol lookup error: /opt/ext/ops.so: undefined symbol: _ZN3c105ErrorC2E
 """
 

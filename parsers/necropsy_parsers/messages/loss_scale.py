@@ -35,7 +35,8 @@ _SKIP: Final = re.compile(
     + r", (?:but hysteresis|reducing to ?(?P<down>[\d.]+(?:[eE][-+]?\d+)?))"
 )
 _FLOOR: Final = re.compile(
-    r"loss scale already at minimum|Minimum loss scale reached|[Ll]oss scale has been (?:reduced|decreased).{0,40}minimum"
+    r"loss scale already at minimum|Minimum loss scale reached"
+    r"|[Ll]oss scale has been (?:reduced|decreased).{0,40}minimum"
 )
 _PLAIN: Final = re.compile(
     r"\b(?:loss[ _]?scale|amp[ _]?scale|grad[ _]?scale|scale)['\"]?\s*[:=|]?\s*" + _N.format("scale") + r"(?![\w%])",

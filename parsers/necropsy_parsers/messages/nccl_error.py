@@ -52,12 +52,18 @@ _DUPLICATE: Final = re.compile(
     r"Duplicate GPU detected ?: rank (?P<a>\d+) and rank (?P<b>\d+) both on CUDA device (?P<bus>[0-9a-f]+)"
 )
 _PEER: Final = re.compile(
-    r"(?:Call to \w+ (?:from|to)|Connect to|connect to|peer|Peer|remote|from) (?P<peer>\d+\.\d+\.\d+\.\d+|[0-9a-f:]{6,}|[\w.-]+\.[\w.-]+)<(?P<port>\d+)>(?: (?:failed|error)[: ]*(?P<why>[A-Za-z][^\n]*))?"
+    r"(?:Call to \w+ (?:from|to)|Connect to|connect to|peer|Peer|remote|from) "
+    r"(?P<peer>\d+\.\d+\.\d+\.\d+|[0-9a-f:]{6,}|[\w.-]+\.[\w.-]+)<(?P<port>\d+)>"
+    r"(?: (?:failed|error)[: ]*(?P<why>[A-Za-z][^\n]*))?"
 )
 _KIND: Final = (
     (
         re.compile(
-            r"ncclRemoteError|remote process exited or there was a network error|Call to (?:recv|send) (?:from|to)|Net: .*remote|Connection closed by remote"
+            r"ncclRemoteError"
+            r"|remote process exited or there was a network error"
+            r"|Call to (?:recv|send) (?:from|to)"
+            r"|Net: .*remote"
+            r"|Connection closed by remote"
         ),
         "remote",
     ),
@@ -69,7 +75,9 @@ _KIND: Final = (
     (re.compile(r"NCCL communicator was aborted|communicator .{0,40}aborted"), "aborted"),
 )
 _COMM: Final = re.compile(
-    r"\bcomm 0x[0-9a-f]+ rank (?P<rank>\d+) n[Rr]anks (?P<nranks>\d+) cudaDev (?P<dev>\d+)(?: nvmlDev \d+)? busId (?P<bus>[0-9a-f]+)"
+    r"\bcomm 0x[0-9a-f]+ rank (?P<rank>\d+) n[Rr]anks (?P<nranks>\d+) "
+    r"cudaDev (?P<dev>\d+)(?: nvmlDev \d+)? "
+    r"busId (?P<bus>[0-9a-f]+)"
 )
 _VERSION: Final = re.compile(r"NCCL version (?P<version>[\d.]+)")
 

@@ -28,11 +28,16 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "export CUDA_LAUNCH_BLOCKING=1": {"name": "CUDA_LAUNCH_BLOCKING", "value": "1"},
 }
 _ADVICE: Final = re.compile(
-    r"\b(?:try|consider|set(?:ting)?|pass(?:ing)?|use|using|you (?:can|may|should)|recommend\w*|please|if|hint|e\.g\.|see|enable)\b.{0,160}$",
+    (
+        r"\b(?:try|consider|set(?:ting)?|pass(?:ing)?|use|using"
+        r"|you (?:can|may|should)|recommend\w*|please|if|hint|e\.g\.|see|enable)\b.{0,160}$"
+    ),
     re.IGNORECASE,
 )
 _PAIR: Final = re.compile(
-    r"(?P<name>(?:PYTORCH_(?:CUDA_)?ALLOC_CONF|CUDA_LAUNCH_BLOCKING|CUDA_VISIBLE_DEVICES|(?:TORCH_)?NCCL_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG))"
+    r"(?P<name>(?:"
+    r"PYTORCH_(?:CUDA_)?ALLOC_CONF|CUDA_LAUNCH_BLOCKING"
+    r"|CUDA_VISIBLE_DEVICES|(?:TORCH_)?NCCL_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG))"
     r"['\"]?\s*(?:=|:|\bis set to\b|\bset by environment to\b)\s*['\"]?(?P<value>[^\s'\"]+)"
 )
 _VERSION: Final = re.compile(r"PyTorch version:? (?P<a>\d+\.\d+[\w.+]*)|\btorch==(?P<b>\d+\.\d+[\w.+]*)")

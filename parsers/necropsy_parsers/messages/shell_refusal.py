@@ -31,13 +31,19 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 }
 _FORMS: Final = (
     re.compile(
-        r"(?P<by>\S*python[\d.]*(?:\.exe)?): can't open file '(?P<path>[^']+)': (?:\[Errno \d+\] )?(?P<reason>No such file or directory|Permission denied)"
+        r"(?P<by>\S*python[\d.]*(?:\.exe)?): can't open file '(?P<path>[^']+)': "
+        r"(?:\[Errno \d+\] )?"
+        r"(?P<reason>No such file or directory|Permission denied)"
     ),
     re.compile(
-        r"(?P<by>slurmstepd|srun|sbatch|mpirun): error: (?:execve\(\): |\S+: )?(?P<path>[^:]+): (?P<reason>Permission denied|No such file or directory)$"
+        r"(?P<by>slurmstepd|srun|sbatch|mpirun): error: "
+        r"(?:execve\(\): |\S+: )?"
+        r"(?P<path>[^:]+): (?P<reason>Permission denied|No such file or directory)$"
     ),
     re.compile(
-        r"(?P<by>(?:\S*/)?(?:ba|z|da)?sh|\S+\.(?:sh|slurm|sbatch)|/usr/bin/env|env|exec)(?:: line \d+)?: (?:\d+: )?(?:exec: )?[\u2018'\"]?(?P<path>[^:'\u2019\"]+)[\u2019'\"]?: "
+        r"(?P<by>(?:\S*/)?(?:ba|z|da)?sh|\S+\.(?:sh|slurm|sbatch)|/usr/bin/env|env|exec)"
+        r"(?:: line \d+)?: (?:\d+: )?(?:exec: )?"
+        r"[\u2018'\"]?(?P<path>[^:'\u2019\"]+)[\u2019'\"]?: "
         r"(?P<reason>Permission denied|No such file or directory|command not found|not found)$"
     ),
 )

@@ -21,7 +21,8 @@ NAME: Final = "token_window"
 TITLE: Final = "Sequences longer than the model's window"
 TRIGGERS: Final = (b"sequence length is longer than",)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "Token indices sequence length is longer than the specified maximum sequence length for this model (1307 > 1024).": {
+    "Token indices sequence length is longer than the specified maximum sequence length "
+    "for this model (1307 > 1024).": {
         "length": 1307,
         "window": 1024,
     },

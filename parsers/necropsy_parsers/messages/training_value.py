@@ -42,11 +42,16 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 }
 _NUMBER: Final = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf(?:inity)?|Inf(?:inity)?)"
 _VALUE: Final = re.compile(
-    r"(?P<name>(?:\b[A-Za-z]\w*[ /_.-])?(?<![A-Za-z])(?:[A-Za-z][\w/]*[_/-])?(?:[Ll]oss|LOSS)(?:[/_]\w+)?|grad(?:ient)?[ _]?norm|ppl|perplexity)['\"]?"
+    r"(?P<name>(?:\b[A-Za-z]\w*[ /_.-])?(?<![A-Za-z])(?:[A-Za-z][\w/]*[_/-])?"
+    r"(?:[Ll]oss|LOSS)(?:[/_]\w+)?"
+    r"|grad(?:ient)?[ _]?norm|ppl|perplexity)['\"]?"
     r"(?:\s+value)?\s*(?:[:=|]|is|->)?\s*(?:tensor\()?['\"]?(?P<value>" + _NUMBER + r")(?![\w.]*[A-Za-z])"
 )
 _STEP: Final = re.compile(
-    r"\b(?P<unit>global_?step|num_updates|steps?|iter(?:ation)?s?|updates?|batch(?:_idx)?|epochs?)['\"]?\s*[:=#\[ ]?\s*['\"\[]?(?P<step>\d+)(?![\d.]*\.\d)",
+    (
+        r"\b(?P<unit>global_?step|num_updates|steps?|iter(?:ation)?s?|updates?|batch(?:_idx)?|epochs?)"
+        r"['\"]?\s*[:=#\[ ]?\s*['\"\[]?(?P<step>\d+)(?![\d.]*\.\d)"
+    ),
     re.IGNORECASE,
 )
 _RANK: Final = ("num_", "step", "glob", "iter", "upda", "batc", "epoc")

@@ -33,11 +33,15 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 _ARGPARSE: Final = re.compile(
-    r"(?P<program>[\w./\\-]+(?: [\w-]+)?): error: (?P<what>(?:unrecognized arguments|the following arguments are required|argument \S.*?: |one of the arguments"
+    r"(?P<program>[\w./\\-]+(?: [\w-]+)?): error: "
+    r"(?P<what>(?:unrecognized arguments|the following arguments are required"
+    r"|argument \S.*?: |one of the arguments"
     r"|ambiguous option|expected (?:one|at least one) argument|invalid choice|No such option).*)"
 )
 _CLICK: Final = re.compile(
-    r"^(?P<program>)Error: (?P<what>(?:No such option|Missing (?:option|argument|parameter)|Invalid value for|Got unexpected extra).*)"
+    r"^(?P<program>)Error: "
+    r"(?P<what>(?:No such option|Missing (?:option|argument|parameter)"
+    r"|Invalid value for|Got unexpected extra).*)"
 )
 _HYDRA: Final = re.compile(r"(?P<program>)(?P<what>Could not override '[^']+'.*|Key '[^']+' is not in struct.*)")
 

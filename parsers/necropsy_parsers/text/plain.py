@@ -21,8 +21,10 @@ TEARDOWN: Final = re.compile(
     r"\s|$|exit(?:ed)?\b|wandb|srun: |slurmstepd|sbatch|make(?:\[\d+\])?: |real\t|user\t|sys\t|\$ |\+ |[*=\-#_]{4,}"
     r"|terminate called|what\(\)|frame #\d|Exception raised from|Killed|Aborted|Segmentation fault"
     r"|.*(?:closing signal|destroy_process_group|resource_tracker|leaked semaphore|core dumped|exitcode|exit code"
-    r"|nanobind|Error in atexit|Cleaning up|cleanup|shutting down|Shutting down|teardown|JOB \d+|job \d+|Sending process)"
-    r"|Root Cause|Failures:|\[\d+\]:$|<NO_OTHER|You can sync|View run|Find logs|Synced|Set TORCH|Run history|Run summary"
+    r"|nanobind|Error in atexit|Cleaning up|cleanup|shutting down|Shutting down|teardown"
+    r"|JOB \d+|job \d+|Sending process)"
+    r"|Root Cause|Failures:|\[\d+\]:$|<NO_OTHER|You can sync|View run|Find logs"
+    r"|Synced|Set TORCH|Run history|Run summary"
     r"|[├└│╰╭].*|Please |For more|See |Search for|Compile with|For debugging|CUDA kernel errors|Note:|NOTE:",
 )
 

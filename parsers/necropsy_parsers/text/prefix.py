@@ -136,7 +136,8 @@ IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
 # glog of c10 ([W1129 12:29:41.75 a.cpp:15] ; months are not padded; before torch 2.2: [W a.cpp:15] ) and of
 # torch's Python side (W1129 12:29:35.67 6628 torch/run.py:851] [0/1] ).
 _GLOG_C10: Final = re.compile(
-    r"\[?(?P<level>[IWEF])(?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)?(?P<pid>(?!x)x)? (?P<file>[\w./\\:-]+?\.(?:cpp|h|cc|cu)):(?P<line>\d+)\] ?"
+    r"\[?(?P<level>[IWEF])(?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)?(?P<pid>(?!x)x)? "
+    r"(?P<file>[\w./\\:-]+?\.(?:cpp|h|cc|cu)):(?P<line>\d+)\] ?"
 )
 _GLOG_PY: Final = re.compile(
     r"(?P<level>[DIWEFCV])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) (?P<file>[\w./\\<>-]+):(?P<line>\d+)\]"
@@ -149,7 +150,11 @@ _LEVEL: Final = re.compile(
 )
 _PLACE: Final = re.compile(r"\[?(?P<file>[\w./\\<>+-]+\.py):(?P<line>\d+)(?::[\w<>.]+)?(?:\(\))?\]?(?=[\s:|\-\]]|$)")
 _LOGGER: Final = re.compile(
-    r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]|(?!\S*(?:Error|Exception|Exit|Interrupt)\b)(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|__main__|root|__mp_main__)(?:[:.][\w<>]+)?(?::\d+)?(?= - |:| \||\]| *$)"
+    r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]"
+    r"|(?!\S*(?:Error|Exception|Exit|Interrupt)\b)(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*"
+    r"|__main__|root|__mp_main__)"
+    r"(?:[:.][\w<>]+)?(?::\d+)?"
+    r"(?= - |:| \||\]| *$)"
 )
 _TAG: Final = re.compile(r"\[[^\]\s]{1,40}\](?= )|\[PID:? ?\d+\]|\(\w+\)|\d{1,8}(?= [:|])|\[\d+\]")
 _HF: Final = re.compile(

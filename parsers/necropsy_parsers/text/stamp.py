@@ -23,7 +23,8 @@ CLOCKS: Final = (
     ),
     re.compile(r"\[?(?P<mo>\d\d)-(?P<d>\d\d) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d+))?\]?"),
     re.compile(
-        r"\[(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d+))?\]|(?P<h2>\d\d):(?P<mi2>\d\d):(?P<s2>\d\d)(?:[.,](?P<f2>\d+))?(?=[ |])"
+        r"\[(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d+))?\]"
+        r"|(?P<h2>\d\d):(?P<mi2>\d\d):(?P<s2>\d\d)(?:[.,](?P<f2>\d+))?(?=[ |])"
     ),
 )
 _GLOG: Final = re.compile(r"(?P<mo>\d{1,2})(?P<d>\d\d) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)\.(?P<f>\d+)$")

@@ -48,7 +48,8 @@ _CONTINUES: Final = re.compile(
 )
 # What ends a message: the next thing that a shell, launcher or logger says.
 _ENDS: Final = re.compile(
-    r"exit(?: code)? ?\d|wandb:|srun:|slurmstepd|terminate called|Killed$|Aborted|Segmentation fault|real\t|make: |\$ |\+ "
+    r"exit(?: code)? ?\d|wandb:|srun:|slurmstepd|terminate called|Killed$|Aborted|Segmentation fault"
+    r"|real\t|make: |\$ |\+ "
     r"|Epoch|\s*\d+%\|"
 )
 # A line without a traceback is an exception only with one of these endings: `FutureWarning: ...` is none.
@@ -323,7 +324,8 @@ class TracebackReader:
     @staticmethod
     def _looks_new(text: str) -> bool:
         """Whether an unindented line starts something of its own."""
-        return parse_exception_line(text.split(": ")[0], expected=False) is not None and not text.startswith("nccl")
+        head = text.split(": ", maxsplit=1)[0]
+        return parse_exception_line(head, expected=False) is not None and not text.startswith("nccl")
 
     def _push(self, relation: str, header: str) -> None:
         self.chain.append(Exc(relation=relation, header=header))

@@ -42,13 +42,20 @@ from necropsy.rule import rule
 
 # What launchers and peers raise because somebody else died; compared with the class's last name.
 _LAUNCHERS: Final = frozenset(
-    {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "SignalException", "WorkerCrashedError",
-     "ActorDiedError", "RayActorError"}
+    {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "SignalException",
+     "WorkerCrashedError", "ActorDiedError", "RayActorError"}
 )  # fmt: skip
 _PEER: Final = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|ncclRemoteError|NCCL communicator was aborted"
-    r"|[Ss]ee (?:the )?(?:root cause|stack trace|error|logs?) above|[Ee]ngine (?:core|process) (?:initialization )?failed|EngineDead"
-    r"|[Ww]orkers? (?:\S+ )?(?:failed|died|exited)|remote process exited|Socket Timeout|store.{0,20}(?:closed|timeout)|DistNetworkError|Timed out waiting \d+ms"
+    r"|[Ss]ee (?:the )?(?:root cause|stack trace|error|logs?) above"
+    r"|[Ee]ngine (?:core|process) (?:initialization )?failed"
+    r"|EngineDead"
+    r"|[Ww]orkers? (?:\S+ )?(?:failed|died|exited)"
+    r"|remote process exited"
+    r"|Socket Timeout"
+    r"|store.{0,20}(?:closed|timeout)"
+    r"|DistNetworkError"
+    r"|Timed out waiting \d+ms"
 )
 _NAN: Final = re.compile(r"\bnans?\b|\binf(?:inite|inity)?\b|non-?finite|not finite|isfinite", re.IGNORECASE)
 _NO_DEVICE: Final = re.compile(
@@ -108,7 +115,10 @@ def _kernel(row: ExceptionRow, sources: Sources) -> Finding | None:
         facts={"exception": row.type, "kernel": error.kernel, "reason": error.reason},
         fixes=(
             Fix(
-                "Correct the marked line; inside a kernel only tl functions, constexpr values and other jitted functions exist",
+                (
+                    "Correct the marked line; inside a kernel "
+                    "only tl functions, constexpr values and other jitted functions exist"
+                ),
                 "code",
             ),
         ),

@@ -43,33 +43,65 @@ SAYINGS: Final = (
         _SIGNATURE,
     ),
     saying(
-        r"^TypeError: (?P<call>[\w.<>]+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)",
+        (
+            r"^TypeError: (?P<call>[\w.<>]+)\(\) "
+            r"missing \d+ required (?:positional|keyword-only) arguments?: "
+            r"(?P<names>.+)"
+        ),
         "`{call}()` was called without {names}.",
         _SIGNATURE,
     ),
     saying(
-        r"^TypeError: (?P<call>[\w.<>]+)\(\) takes (?P<takes>.+?) positional arguments? but (?P<given>\d+) (?:was|were) given",
+        (
+            r"^TypeError: (?P<call>[\w.<>]+)\(\) "
+            r"takes (?P<takes>.+?) positional arguments? "
+            r"but (?P<given>\d+) (?:was|were) given"
+        ),
         "`{call}()` takes {takes} positional arguments but {given} were given.",
         _SIGNATURE,
     ),
     saying(
-        r"^(?:Config(?:Attribute|Key)Error|MissingConfigException|MissingMandatoryValue|ConfigCompositionException|InterpolationKeyError): (?P<what>[^\n]+)",
+        (
+            r"^(?:"
+            r"Config(?:Attribute|Key)Error"
+            r"|MissingConfigException"
+            r"|MissingMandatoryValue"
+            r"|ConfigCompositionException"
+            r"|InterpolationKeyError"
+            r"): (?P<what>[^\n]+)"
+        ),
         "The configuration does not fit: {what}.",
         Fix("Correct the key in the configuration file or in the override on the command line", "config"),
     ),
     saying(
-        r"^AttributeError: '(?P<kind>Namespace|(?:\w*(?:Config|Cfg|Args|Arguments|Params|Options|EasyDict|DictConfig|Struct)))' object has no attribute '(?P<name>\w+)'",
+        (
+            r"^AttributeError: '"
+            r"(?P<kind>Namespace|(?:\w*(?:Config|Cfg|Args|Arguments|Params|Options|EasyDict|DictConfig|Struct)))"
+            r"' object has no attribute '(?P<name>\w+)'"
+        ),
         "The configuration ({kind}) has no `{name}`.",
         Fix("Add the option to the parser or configuration, or correct its name where it is read", "config"),
     ),
     saying(
-        r"^(?:ValueError|KeyError|NotImplementedError|AssertionError|Exception|RuntimeError): \W?(?P<what>(?:[Uu]nknown|[Uu]nrecognized|[Uu]nsupported|[Ii]nvalid|[Nn]o such) (?:\w+ ){0,3}(?:option|argument|optimizer|scheduler|model|dataset|backbone|config\w*|key|name|type|value|choice|loss|activation|backend|mode|precision|strategy|architecture|device)\b[^\n]*)",
+        (
+            r"^(?:ValueError|KeyError|NotImplementedError|AssertionError|Exception|RuntimeError)"
+            r": \W?(?P<what>"
+            r"(?:[Uu]nknown|[Uu]nrecognized|[Uu]nsupported|[Ii]nvalid|[Nn]o such) "
+            r"(?:\w+ ){0,3}(?:"
+            r"option|argument|optimizer|scheduler|model|dataset|backbone|config\w*|key|name|type"
+            r"|value|choice|loss|activation|backend|mode|precision|strategy|architecture|device)\b[^\n]*)"
+        ),
         "A setting was refused: {what}.",
         Fix("Correct the setting; the message or the source line lists what is accepted", "config"),
         likely=True,
     ),
     saying(
-        r"^(?:ValueError|AssertionError): (?P<what>(?:Invalid|invalid) (?:learning rate|beta parameter|epsilon value|weight_decay value|momentum value|\w+ (?:value|parameter))\b[^\n]*)",
+        (
+            r"^(?:ValueError|AssertionError): "
+            r"(?P<what>(?:Invalid|invalid) "
+            r"(?:learning rate|beta parameter|epsilon value|weight_decay value|momentum value"
+            r"|\w+ (?:value|parameter))\b[^\n]*)"
+        ),
         "A value was refused: {what}.",
         Fix("Correct the value where it is set: configuration, command line or the call at this line", "config"),
     ),

@@ -61,12 +61,27 @@ SAYINGS: Final = (
         _CHECK,
     ),
     saying(
-        r"^(?:OSError|EnvironmentError|RepositoryNotFoundError|LocalEntryNotFoundError|ValueError|HFValidationError): (?P<what>[^\n]*(?:is not a local folder and is not a valid model identifier|does not appear to have a file named|Can't load (?:tokenizer|the model|config\w*|feature extractor|image processor) for|Error no file named|couldn't connect to 'https://huggingface\.co'|Repository Not Found)[^\n]*)",
+        (
+            r"^(?:"
+            r"OSError|EnvironmentError|RepositoryNotFoundError|LocalEntryNotFoundError|ValueError|HFValidationError"
+            r"): "
+            r"(?P<what>[^\n]*(?:"
+            r"is not a local folder and is not a valid model identifier"
+            r"|does not appear to have a file named"
+            r"|Can't load (?:tokenizer|the model|config\w*|feature extractor|image processor) for"
+            r"|Error no file named"
+            r"|couldn't connect to 'https://huggingface\.co'"
+            r"|Repository Not Found)[^\n]*)"
+        ),
         "A model or tokenizer was found neither here nor on the hub: {what}.",
         Fix("Give the local folder, or download it beforehand on a machine with network access", "config"),
     ),
     saying(
-        r"(?:RuntimeError|OSError|IOError|\w*Error): (?P<what>[^\n]*(?:File|file|directory|folder|[Pp]ath|Parent directory) [^\n]{0,200}?(?:does not exist|not found|cannot be opened|can't be opened|doesn't exist)[^\n]*)",
+        (
+            r"(?:RuntimeError|OSError|IOError|\w*Error): "
+            r"(?P<what>[^\n]*(?:File|file|directory|folder|[Pp]ath|Parent directory) "
+            r"[^\n]{0,200}?(?:does not exist|not found|cannot be opened|can't be opened|doesn't exist)[^\n]*)"
+        ),
         "A file or folder is missing: {what}.",
         _CHECK,
         types=(

@@ -48,7 +48,10 @@ SAYINGS: Final = (
         Fix("Build the model with the configuration the checkpoint was saved with", "config"),
     ),
     saying(
-        r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)",
+        (
+            r"loaded state dict "
+            r"(?:contains a parameter group that doesn't match|has a different number of parameter groups)"
+        ),
         "The saved optimizer state does not fit the optimizer: its parameter groups differ.",
         Fix(
             "Build optimizer and parameter groups as when the checkpoint was saved, or start with a fresh optimizer",
@@ -56,7 +59,16 @@ SAYINGS: Final = (
         ),
     ),
     saying(
-        r"PytorchStreamReader failed (?P<what>[^\n.]+)|failed finding central directory|Invalid magic number|invalid load key|pickle data was truncated|unexpected EOF, expected \d+ more bytes|^EOFError: Ran out of input|BadZipFile",
+        (
+            r"PytorchStreamReader failed (?P<what>[^\n.]+)"
+            r"|failed finding central directory"
+            r"|Invalid magic number"
+            r"|invalid load key"
+            r"|pickle data was truncated"
+            r"|unexpected EOF, expected \d+ more bytes"
+            r"|^EOFError: Ran out of input"
+            r"|BadZipFile"
+        ),
         "The checkpoint file is cut short or is no checkpoint at all.",
         _WHOLE,
         Fix("If the file is a few hundred bytes, it is a git-LFS pointer: fetch the real one", "investigate"),
@@ -73,7 +85,12 @@ SAYINGS: Final = (
     ),
     saying(r"(?:Disk quota exceeded|Errno 122)", "The disk quota is used up where the job writes.", _ROOM),
     saying(
-        r"PytorchStreamWriter failed|unexpected pos \d+ vs \d+|inline_container\.cc:\d+\] \. (?:unexpected pos|PytorchStreamWriter)|iostream error",
+        (
+            r"PytorchStreamWriter failed"
+            r"|unexpected pos \d+ vs \d+"
+            r"|inline_container\.cc:\d+\] \. (?:unexpected pos|PytorchStreamWriter)"
+            r"|iostream error"
+        ),
         "Writing a checkpoint failed halfway; most often the disk or quota is full.",
         _ROOM,
         likely=True,
@@ -82,13 +99,19 @@ SAYINGS: Final = (
         r"Weights only load failed",
         "torch refused to unpickle the checkpoint: since torch 2.6 `torch.load` reads weights only by default.",
         Fix(
-            "If you trust the file, allow the classes it holds with torch.serialization.add_safe_globals, or pass weights_only=False",
+            (
+                "If you trust the file, allow the classes it holds with torch.serialization.add_safe_globals, "
+                "or pass weights_only=False"
+            ),
             "code",
             "unsafe",
         ),
     ),
     saying(
-        r"Attempting to deserialize object on (?:a CUDA device|CUDA device \d+) but torch\.cuda\.(?P<what>is_available\(\) is False|device_count\(\) is \d+)",
+        (
+            r"Attempting to deserialize object on (?:a CUDA device|CUDA device \d+) "
+            r"but torch\.cuda\.(?P<what>is_available\(\) is False|device_count\(\) is \d+)"
+        ),
         "The checkpoint holds tensors of a CUDA device that this process does not have ({what}).",
         Fix("Pass map_location to torch.load", "code"),
     ),

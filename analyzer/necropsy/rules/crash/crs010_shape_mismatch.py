@@ -41,7 +41,11 @@ _SIZE: Final = "Print the shapes before the line; make the layer's input size th
 _PAD: Final = "Pad or crop the samples to one size in the Dataset, or give the DataLoader a collate_fn"
 SAYINGS: Final = (
     saying(
-        r"Expected all tensors to be on the same device, but (?:got (?P<who>\w+) is on (?P<a>[\w:]+), different from other tensors on (?P<b>[\w:]+)|found at least two devices, (?P<c>[\w:]+) and (?P<d>[\w:]+))",
+        (
+            r"Expected all tensors to be on the same device, but "
+            r"(?:got (?P<who>\w+) is on (?P<a>[\w:]+), different from other tensors on (?P<b>[\w:]+)"
+            r"|found at least two devices, (?P<c>[\w:]+) and (?P<d>[\w:]+))"
+        ),
         "Device mismatch: tensors are on {a}{c} and on {b}{d}, and the operation needs them on one device.",
         _TO,
     ),
@@ -52,7 +56,13 @@ SAYINGS: Final = (
         _DTYPE,
     ),
     saying(
-        r"(?:Expected object of|expected) (?:scalar )?(?:device )?type (?P<a>\w+) but (?:got|found) (?:scalar |device )?(?:type )?(?P<b>\w+)|(?P<who>mat1 and mat2|m1 and m2|self and mat2|query, key, and value) must have the same dtype, but got (?P<c>[\w: ]+? and \w+|[^\n]+)|expected (?P<e>\w+ and \w+) to have the same dtype, but got: (?P<f>[^\n]+)",
+        (
+            r"(?:Expected object of|expected) (?:scalar )?(?:device )?type (?P<a>\w+) "
+            r"but (?:got|found) (?:scalar |device )?(?:type )?(?P<b>\w+)"
+            r"|(?P<who>mat1 and mat2|m1 and m2|self and mat2|query, key, and value) "
+            r"must have the same dtype, but got (?P<c>[\w: ]+? and \w+|[^\n]+)"
+            r"|expected (?P<e>\w+ and \w+) to have the same dtype, but got: (?P<f>[^\n]+)"
+        ),
         "dtype mismatch: the operation got {a}{c}{f} {b}where it needs one dtype.",
         _DTYPE,
     ),
@@ -62,7 +72,11 @@ SAYINGS: Final = (
         _DTYPE,
     ),
     saying(
-        r"(?P<who>mat1 and mat2|m1 and m2|mat1 dim 1 must match mat2 dim 0|a and b)(?: shapes cannot be multiplied| must have same reduction dim, but got)?,? ?[:(]?\s*\[?(?P<a>\d+(?:x|, )\d+)\]?,?\s*(?:and|x|X)\s*\[?(?P<b>\d+(?:x|, )\d+)\]?\)?",
+        (
+            r"(?P<who>mat1 and mat2|m1 and m2|mat1 dim 1 must match mat2 dim 0|a and b)"
+            r"(?: shapes cannot be multiplied| must have same reduction dim, but got)?,? ?[:(]?"
+            r"\s*\[?(?P<a>\d+(?:x|, )\d+)\]?,?\s*(?:and|x|X)\s*\[?(?P<b>\d+(?:x|, )\d+)\]?\)?"
+        ),
         "Shape mismatch in a matrix product: [{a}] cannot be multiplied with [{b}].",
         _SIZE,
     ),
@@ -72,27 +86,50 @@ SAYINGS: Final = (
         _SIZE,
     ),
     saying(
-        r"stack expects each tensor to be equal size, but got (?P<a>\[[\d, ]*\]) at entry (?P<i>\d+) and (?P<b>\[[\d, ]*\]) at entry (?P<j>\d+)",
-        "Samples of one batch differ in size: {a} at entry {i} and {b} at entry {j} cannot be stacked (shape mismatch).",
+        (
+            r"stack expects each tensor to be equal size, but got "
+            r"(?P<a>\[[\d, ]*\]) at entry (?P<i>\d+) "
+            r"and (?P<b>\[[\d, ]*\]) at entry (?P<j>\d+)"
+        ),
+        (
+            "Samples of one batch differ in size: {a} at entry {i} and {b} at entry {j} "
+            "cannot be stacked (shape mismatch)."
+        ),
         _PAD,
     ),
     saying(
-        r"The size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\) at non-singleton dimension (?P<dim>\d+)",
+        (
+            r"The size of tensor a \((?P<a>\d+)\) "
+            r"must match the size of tensor b \((?P<b>\d+)\) "
+            r"at non-singleton dimension (?P<dim>\d+)"
+        ),
         "Shape mismatch: {a} against {b} in dimension {dim} does not broadcast.",
         _SIZE,
     ),
     saying(
-        r"The expanded size of the tensor \((?P<a>\d+)\) must match the existing size \((?P<b>\d+)\) at non-singleton dimension (?P<dim>\d+)",
+        (
+            r"The expanded size of the tensor \((?P<a>\d+)\) "
+            r"must match the existing size \((?P<b>\d+)\) "
+            r"at non-singleton dimension (?P<dim>\d+)"
+        ),
         "Shape mismatch: a dimension of size {b} cannot be expanded to {a} (dimension {dim}).",
         _SIZE,
     ),
     saying(
-        r"Sizes of tensors must match except in dimension (?P<dim>\d+)\.? (?:Expected size (?P<a>\d+) but got size (?P<b>\d+)|Got (?P<c>\d+) and (?P<d>\d+))",
+        (
+            r"Sizes of tensors must match except in dimension (?P<dim>\d+)\.? "
+            r"(?:Expected size (?P<a>\d+) but got size (?P<b>\d+)"
+            r"|Got (?P<c>\d+) and (?P<d>\d+))"
+        ),
         "Shape mismatch in a concatenation: sizes {a}{c} and {b}{d} differ outside dimension {dim}.",
         _SIZE,
     ),
     saying(
-        r"Given groups=(?P<g>\d+), weight of size (?P<w>\[[^\]]+\]), expected input(?P<x>\[[^\]]+\]) to have (?P<a>\d+) channels, but got (?P<b>\d+) channels instead",
+        (
+            r"Given groups=(?P<g>\d+), weight of size (?P<w>\[[^\]]+\]), "
+            r"expected input(?P<x>\[[^\]]+\]) "
+            r"to have (?P<a>\d+) channels, but got (?P<b>\d+) channels instead"
+        ),
         "Shape mismatch in a convolution: the weight {w} wants {a} input channels, the input {x} has {b}.",
         _SIZE,
     ),
@@ -103,11 +140,17 @@ SAYINGS: Final = (
     ),
     saying(
         r"Expected more than 1 value per channel when training, got input size (?P<a>[^\n]+)",
-        "Batch normalisation got a single value per channel (input shape mismatch: {a}): it cannot train on a batch of one.",
+        (
+            "Batch normalisation got a single value per channel (input shape mismatch: {a}): "
+            "it cannot train on a batch of one."
+        ),
         "Set drop_last=True in the DataLoader, or use another normalisation for batches of one",
     ),
     saying(
-        r"(?P<what>[Ee]xpected (?:\d-?D|input\w*|target|size|tensor|\d+D \(unbatched\)|stride)[^\n]*?(?:but got|got|to have)[^\n]*)",
+        (
+            r"(?P<what>[Ee]xpected (?:\d-?D|input\w*|target|size|tensor|\d+D \(unbatched\)|stride)"
+            r"[^\n]*?(?:but got|got|to have)[^\n]*)"
+        ),
         "Shape mismatch: {what}.",
         _SIZE,
     ),
@@ -122,18 +165,46 @@ SAYINGS: Final = (
         "Use .reshape(...) here, or .contiguous() where the tensor was transposed",
     ),
     saying(
-        r"[Ii]ndex (?P<i>-?\d+) is out of bounds for (?:dimension (?P<dim>\d+)|axis (?P<axis>\d+)) with size (?P<size>\d+)|(?:index|Target (?P<t>-?\d+)) (?:out of range in self|is out of bounds)|^IndexError: index out of range in self",
-        "An index lies outside the tensor it selects from {size} {t}: an id, label or position is too large or negative.",
+        (
+            r"[Ii]ndex (?P<i>-?\d+) is out of bounds for "
+            r"(?:dimension (?P<dim>\d+)|axis (?P<axis>\d+)) with size (?P<size>\d+)"
+            r"|(?:index|Target (?P<t>-?\d+)) (?:out of range in self|is out of bounds)"
+            r"|^IndexError: index out of range in self"
+        ),
+        (
+            "An index lies outside the tensor it selects from {size} {t}: "
+            "an id, label or position is too large or negative."
+        ),
         "Check the ids against the table's size (vocabulary, number of classes, maximum length) before the call",
     ),
     saying(
-        r"(?P<what>(?:The )?(?:shape|size|number of (?:dims|dimensions)|dimension)s? (?:of|mismatch|must|do)[^\n]*(?:must match|mismatch|not match|doesn't match|do not match|same)[^\n]*)",
+        (
+            r"(?P<what>(?:The )?(?:shape|size|number of (?:dims|dimensions)|dimension)s? "
+            r"(?:of|mismatch|must|do)"
+            r"[^\n]*(?:must match|mismatch|not match|doesn't match|do not match|same)[^\n]*)"
+        ),
         "Shape mismatch: {what}.",
         _SIZE,
         likely=True,
     ),
     saying(
-        r"(?P<what>operands could not be broadcast together with shapes [^\n]*|Trying to create tensor with negative dimension[^\n]*|Calculated padded input size per channel[^\n]*|batch1 must be [^\n]*|running_mean should contain [^\n]*|normalized_shape=[^\n]*|output with shape [^\n]* doesn't match the broadcast shape[^\n]*|embed_dim must be divisible [^\n]*|The shape of the mask [^\n]*|selected index k out of range|Dimension out of range[^\n]*|tensors used as indices must be [^\n]*|einsum\(\): [^\n]*|Kernel size can't be greater than actual input size)",
+        (
+            r"(?P<what>"
+            r"operands could not be broadcast together with shapes [^\n]*"
+            r"|Trying to create tensor with negative dimension[^\n]*"
+            r"|Calculated padded input size per channel[^\n]*"
+            r"|batch1 must be [^\n]*"
+            r"|running_mean should contain [^\n]*"
+            r"|normalized_shape=[^\n]*"
+            r"|output with shape [^\n]* doesn't match the broadcast shape[^\n]*"
+            r"|embed_dim must be divisible [^\n]*"
+            r"|The shape of the mask [^\n]*"
+            r"|selected index k out of range"
+            r"|Dimension out of range[^\n]*"
+            r"|tensors used as indices must be [^\n]*"
+            r"|einsum\(\): [^\n]*"
+            r"|Kernel size can't be greater than actual input size)"
+        ),
         "Shape mismatch: {what}.",
         _SIZE,
     ),
@@ -143,7 +214,12 @@ SAYINGS: Final = (
         _DTYPE,
     ),
     saying(
-        r"Found dtype (?P<a>\w+) but expected (?P<b>\w+)|Index put requires the source and destination dtypes match, got (?P<c>\w+) for the destination and (?P<d>\w+)|result type (?P<e>\w+) can't be cast to the desired output type (?P<f>\w+)",
+        (
+            r"Found dtype (?P<a>\w+) but expected (?P<b>\w+)"
+            r"|Index put requires the source and destination dtypes match, "
+            r"got (?P<c>\w+) for the destination and (?P<d>\w+)"
+            r"|result type (?P<e>\w+) can't be cast to the desired output type (?P<f>\w+)"
+        ),
         "dtype mismatch: {a}{c}{e} where {b}{d}{f} is needed.",
         _DTYPE,
     ),

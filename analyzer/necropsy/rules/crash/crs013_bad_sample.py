@@ -38,8 +38,10 @@ from necropsy.finding import Finding, Fix, Role, Severity
 from necropsy.rule import rule
 
 _DECODE: Final = re.compile(
-    r"cannot identify image file|image file is truncated|broken (?:data stream|PNG)|[Tt]runcated File Read|LibsndfileError"
-    r"|Failed to (?:load|decode) (?:audio|video|image)|not a (?:JPEG|PNG|WAV) file|unexpected end of (?:file|data)|[Cc]orrupt JPEG"
+    r"cannot identify image file|image file is truncated|broken (?:data stream|PNG)"
+    r"|[Tt]runcated File Read|LibsndfileError"
+    r"|Failed to (?:load|decode) (?:audio|video|image)|not a (?:JPEG|PNG|WAV) file"
+    r"|unexpected end of (?:file|data)|[Cc]orrupt JPEG"
     r"|(?:moov atom|Invalid data) found when processing input"
 )
 _SAMPLE_FUNCTIONS: Final = frozenset({"__getitem__", "__getitems__", "__iter__", "__next__"})
@@ -72,7 +74,10 @@ def check(exceptions: Exceptions, windows: TokenWindows) -> Iterator[Finding]:
     for w in windows:
         yield from_record(
             w,
-            f"A sequence of {w.length} tokens is longer than the model's window of {w.window}: its last positions have no embedding.",
+            (
+                f"A sequence of {w.length} tokens is longer than the model's window of {w.window}: "
+                "its last positions have no embedding."
+            ),
             Severity.NOTE,
             role=Role.SYMPTOM,
             facts={"tokens": w.length, "window": w.window},

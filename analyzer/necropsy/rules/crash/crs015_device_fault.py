@@ -183,7 +183,10 @@ def _assertion(asserted: DeviceAssert, activity: Activity) -> Finding:
     meaning, fix = explain_assert(asserted)
     return from_record(
         asserted,
-        f"In kernel `{asserted.kernel}` the check `{asserted.condition}` failed: {meaning}; the log has no traceback of it.",
+        (
+            f"In kernel `{asserted.kernel}` the check `{asserted.condition}` failed: "
+            f"{meaning}; the log has no traceback of it."
+        ),
         Severity.FATAL,
         activity=activity,
         facts={"kernel": asserted.kernel, "condition": asserted.condition},

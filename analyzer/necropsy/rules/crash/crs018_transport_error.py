@@ -126,7 +126,10 @@ def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:
     at = f" {error.peer}" if error.peer and not error.peer.startswith(("127.", "::1")) else ""
     return from_exception(
         row,
-        f"The connection to a peer{at} was lost ({error.why.rstrip(': ')}): that process is gone; this rank only noticed.",
+        (
+            f"The connection to a peer{at} was lost ({error.why.rstrip(': ')}): "
+            "that process is gone; this rank only noticed."
+        ),
         facts={"error": error.why},
         confidence=Confidence.POSSIBLE,
         fixes=_peer_fixes(at.strip()),

@@ -35,7 +35,8 @@ from necropsy.rule import rule
 
 _EARLIER: Final = re.compile(
     r"due to a previous error during capture|operation would make the legacy stream depend on a capturing"
-    r"|ncclUnhandledCudaError|unhandled cuda error|Cuda failure (?:\d+ )?'|CUDA error: (?:unknown error|initialization error)$"
+    r"|ncclUnhandledCudaError|unhandled cuda error|Cuda failure (?:\d+ )?'"
+    r"|CUDA error: (?:unknown error|initialization error)$"
 )
 _BLOCKING: Final = Fix(
     "Run once more with CUDA_LAUNCH_BLOCKING=1 and read the first error",
@@ -53,7 +54,10 @@ def check(exceptions: Exceptions) -> Iterator[Finding]:
         if m is not None:
             yield from_exception(
                 row,
-                f'"{m[0].strip()}": this error only repeats an earlier one, which is the cause; the log does not show it (undetermined).',
+                (
+                    f'"{m[0].strip()}": this error only repeats an earlier one, which is the cause; '
+                    "the log does not show it (undetermined)."
+                ),
                 confidence=Confidence.POSSIBLE,
                 facts={"error": row.message[:200]},
                 fixes=(Fix("Look for the first error, in the streams of all ranks", "investigate"), _BLOCKING),

@@ -51,7 +51,10 @@ _REBUILD: Final = Fix(
     "Install a build of the package made for the installed torch and CUDA, or rebuild it from source", "command"
 )
 _ONE_CUDNN: Final = Fix(
-    "Keep only the cuDNN that torch brings: remove the system's (apt remove libcudnn8 / libcudnn9) or take its folder out of LD_LIBRARY_PATH",
+    (
+        "Keep only the cuDNN that torch brings: remove the system's (apt remove libcudnn8 / libcudnn9) "
+        "or take its folder out of LD_LIBRARY_PATH"
+    ),
     "env",
     command="ldconfig -p | grep cudnn ; echo $LD_LIBRARY_PATH",
 )
@@ -71,14 +74,20 @@ _OLD_SYSTEM: Final = Fix(
 )
 SAYINGS: Final = (
     saying(
-        r"(?P<lib>\S*(?:cudnn|cublas|nvrtc|cusparse|nccl)[\w.]*\.so[\w.]*):? (?:undefined symbol|cannot open shared object|version)",
+        (
+            r"(?P<lib>\S*(?:cudnn|cublas|nvrtc|cusparse|nccl)[\w.]*\.so[\w.]*)"
+            r":? (?:undefined symbol|cannot open shared object|version)"
+        ),
         "Mixed CUDA libraries: {lib} does not fit the others that are loaded (undefined symbol or missing version).",
         _ONE_CUDNN,
         _ENV,
     ),
     saying(
         r"^(?:ImportError|OSError|RuntimeError): (?P<lib>\S+\.so[\w.]*): undefined symbol: (?P<symbol>\w+)",
-        "{lib} was built against another version: the symbol {symbol} does not exist in the installed one (ABI mismatch).",
+        (
+            "{lib} was built against another version: the symbol {symbol} "
+            "does not exist in the installed one (ABI mismatch)."
+        ),
         _REBUILD,
         _ENV,
     ),
@@ -88,7 +97,10 @@ SAYINGS: Final = (
         _OLD_SYSTEM,
     ),
     saying(
-        r"NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)|CUDA driver version is insufficient for CUDA runtime version",
+        (
+            r"NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"
+            r"|CUDA driver version is insufficient for CUDA runtime version"
+        ),
         "The NVIDIA driver is older than the CUDA runtime of this torch (version mismatch{found}).",
         _DRIVER,
     ),
@@ -104,39 +116,72 @@ SAYINGS: Final = (
         Fix("Run on a GPU node, or start the container with GPU access (--gpus all, nvidia runtime)", "config"),
     ),
     saying(
-        r"operator torchvision::nms does not exist|Couldn't load custom C\+\+ ops|[Dd]etected that PyTorch and torch(?P<x>\w+) were compiled with different CUDA (?:major )?versions",
+        (
+            r"operator torchvision::nms does not exist"
+            r"|Couldn't load custom C\+\+ ops"
+            r"|[Dd]etected that PyTorch and torch(?P<x>\w+) were compiled with different CUDA (?:major )?versions"
+        ),
         "torch and torchvision (or torchaudio) are of versions that do not belong together.",
         Fix("Install the torchvision that was released with the installed torch", "command"),
         _ENV,
     ),
     saying(
-        r"cuDNN version incompatibility: PyTorch was compiled\s+against (?P<a>\([\d, ]+\)) but found runtime version (?P<b>\([\d, ]+\))",
+        (
+            r"cuDNN version incompatibility: PyTorch was compiled\s+"
+            r"against (?P<a>\([\d, ]+\)) "
+            r"but found runtime version (?P<b>\([\d, ]+\))"
+        ),
         "cuDNN version mismatch: torch was compiled against {a} and found {b} at run time.",
         _ONE_CUDNN,
     ),
     saying(
-        r"(?:lib(?P<name>cudart|cublas|cudnn|nvrtc|nccl|cusparse|cufft|curand|cusolver|nvJitLink|cupti|nvToolsExt)[\w-]*\.so[\w.]*): cannot open shared object file|Unable to load any of \{lib(?P<n2>cudnn)",
+        (
+            r"(?:lib(?P<name>cudart|cublas|cudnn|nvrtc|nccl|cusparse|cufft|curand|cusolver|nvJitLink|cupti|nvToolsExt)"
+            r"[\w-]*\.so[\w.]*): cannot open shared object file"
+            r"|Unable to load any of \{lib(?P<n2>cudnn)"
+        ),
         "The CUDA library lib{name}{n2} that the package was built for is not installed (version mismatch).",
         _REBUILD,
         _ENV,
     ),
     saying(
-        r"Numpy is not available|compiled using NumPy 1\.x cannot be run in|numpy\.dtype size changed, may indicate binary incompatibility|_ARRAY_API not found|numpy\.core\.multiarray failed to import",
+        (
+            r"Numpy is not available"
+            r"|compiled using NumPy 1\.x cannot be run in"
+            r"|numpy\.dtype size changed, may indicate binary incompatibility"
+            r"|_ARRAY_API not found"
+            r"|numpy\.core\.multiarray failed to import"
+        ),
         "A package was compiled against another NumPy than the installed one (ABI mismatch).",
         Fix("Upgrade that package, or install numpy<2", "command", command="python -m pip install 'numpy<2'"),
     ),
     saying(
-        r"The detected CUDA version \((?P<a>[\d.]+)\) mismatches the version that was used to compile\s+PyTorch \((?P<b>[\d.]+)\)",
+        (
+            r"The detected CUDA version \((?P<a>[\d.]+)\) "
+            r"mismatches the version that was used to compile\s+"
+            r"PyTorch \((?P<b>[\d.]+)\)"
+        ),
         "CUDA {a} on the system does not match CUDA {b} of torch; the extension was not built.",
         Fix("Point CUDA_HOME at the toolkit of torch's version, or install the torch of the system's", "env"),
     ),
     saying(
-        r"(?P<what>(?:requires|require|needs) (?:torch|transformers|numpy|triton|accelerate|tokenizers|huggingface[-_]hub|flash[-_]attn|CUDA|cuDNN) ?(?:version )?[<>=!~]=?[^\n,;]+)[^\n]*(?:but found|but you have|is installed|found)[^\n]*",
+        (
+            r"(?P<what>(?:requires|require|needs) "
+            r"(?:torch|transformers|numpy|triton|accelerate|tokenizers|huggingface[-_]hub|flash[-_]attn|CUDA|cuDNN)"
+            r" ?(?:version )?[<>=!~]=?[^\n,;]+)"
+            r"[^\n]*(?:but found|but you have|is installed|found)[^\n]*"
+        ),
         "Package versions do not fit: {what}.",
         _ENV,
     ),
     saying(
-        r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>(?:torch|transformers|numpy|triton|accelerate|diffusers|huggingface_hub|pytorch_lightning|lightning|torchvision|xformers|flash_attn|peft|deepspeed|timm|tokenizers|pydantic|jax|scipy)[\w.]*)'",
+        (
+            r"cannot import name '(?P<name>\w+)' "
+            r"from (?:partially initialized module )?'"
+            r"(?P<module>(?:"
+            r"torch|transformers|numpy|triton|accelerate|diffusers|huggingface_hub|pytorch_lightning"
+            r"|lightning|torchvision|xformers|flash_attn|peft|deepspeed|timm|tokenizers|pydantic|jax|scipy)[\w.]*)'"
+        ),
         "`{name}` does not exist in the installed `{module}`: the versions do not fit.",
         Fix("Install the version of the package that the code was written for", "command"),
     ),
@@ -172,7 +217,10 @@ def check(
     for load in loads:
         yield from_record(
             load,
-            f"{load.library} could not be loaded{f' by `{load.program}`' if load.program else ''}: {one_line(load.what)} (version mismatch).",
+            (
+                f"{load.library} could not be loaded{f' by `{load.program}`' if load.program else ''}: "
+                f"{one_line(load.what)} (version mismatch)."
+            ),
             Severity.FATAL,
             activity=activity,
             facts={"library": load.library, "loader": load.what},

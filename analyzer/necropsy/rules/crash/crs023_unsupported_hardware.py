@@ -41,12 +41,20 @@ _ARCH: Final = Fix(
 )
 SAYINGS: Final = (
     saying(
-        r"no kernel image is available for execution on the device|PTX was compiled with an unsupported toolchain|invalid device function|no binary for gpu",
+        (
+            r"no kernel image is available for execution on the device"
+            r"|PTX was compiled with an unsupported toolchain"
+            r"|invalid device function"
+            r"|no binary for gpu"
+        ),
         "The build holds no code for this GPU's architecture (no kernel image for the device).",
         _ARCH,
     ),
     saying(
-        r"(?P<gpu>[^\n]{0,60}?)with CUDA capability sm_(?P<sm>\d+\w?) is not compatible with the current PyTorch installation",
+        (
+            r"(?P<gpu>[^\n]{0,60}?)with CUDA capability sm_(?P<sm>\d+\w?) "
+            r"is not compatible with the current PyTorch installation"
+        ),
         "This torch has no code for the GPU {gpu} (architecture sm_{sm}): unsupported hardware.",
         _ARCH,
     ),
@@ -56,22 +64,40 @@ SAYINGS: Final = (
         _ARCH,
     ),
     saying(
-        r"(?P<what>[Cc]urrent CUDA Device does not support bfloat16|[Bb]f(?:loat)?16(?: mixed precision)?(?:/gpu)? (?:is )?(?:requires|only supported on|not supported|is only supported)[^\n]*|Your setup doesn't support bf16[^\n]*|does not support bfloat16 compilation natively[^\n]*)",
+        (
+            r"(?P<what>"
+            r"[Cc]urrent CUDA Device does not support bfloat16"
+            r"|[Bb]f(?:loat)?16(?: mixed precision)?(?:/gpu)? (?:is )?"
+            r"(?:requires|only supported on|not supported|is only supported)[^\n]*"
+            r"|Your setup doesn't support bf16[^\n]*"
+            r"|does not support bfloat16 compilation natively[^\n]*)"
+        ),
         "The GPU does not support bfloat16: {what}.",
         Fix("Use float16 on this GPU (fp16 with a GradScaler), or run on Ampere or newer", "config"),
     ),
     saying(
-        r"(?P<what>FlashAttention[\w-]* only supports? (?:Ampere|Hopper|Ada)[^\n]*|FlashAttention forward only supports[^\n]*|FlashAttention is only supported on CUDA)",
+        (
+            r"(?P<what>"
+            r"FlashAttention[\w-]* only supports? (?:Ampere|Hopper|Ada)[^\n]*"
+            r"|FlashAttention forward only supports[^\n]*"
+            r"|FlashAttention is only supported on CUDA)"
+        ),
         "The GPU is too old for this kernel: {what}.",
         Fix("Use another attention implementation (sdpa, eager), or run on a GPU that it supports", "config"),
     ),
     saying(
-        r"(?P<what>[^\n]{0,80}(?:[Ff][Pp]8|float8|e4m3|e5m2|scaled_mm)[^\n]{0,80}(?:compute capability|only supported on|requires|not supported|CUDA devices with)[^\n]*)",
+        (
+            r"(?P<what>[^\n]{0,80}(?:[Ff][Pp]8|float8|e4m3|e5m2|scaled_mm)"
+            r"[^\n]{0,80}(?:compute capability|only supported on|requires|not supported|CUDA devices with)[^\n]*)"
+        ),
         "The GPU has no FP8: {what}.",
         Fix("Use bfloat16 or float16, or run on a GPU of compute capability 8.9 or newer", "config"),
     ),
     saying(
-        r"(?P<what>[^\n]{0,100}(?:requires?|need|needs|only supports?|supported on) (?:a )?(?:GPUs? with )?(?:CUDA |GPU )?(?:device )?(?:compute )?capability[^\n]*)",
+        (
+            r"(?P<what>[^\n]{0,100}(?:requires?|need|needs|only supports?|supported on) "
+            r"(?:a )?(?:GPUs? with )?(?:CUDA |GPU )?(?:device )?(?:compute )?capability[^\n]*)"
+        ),
         "The GPU's compute capability is too low: {what}.",
         Fix("Run on a GPU that has it, or turn the feature off", "config"),
     ),

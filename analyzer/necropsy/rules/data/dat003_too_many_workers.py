@@ -42,7 +42,10 @@ def check(counts: WorkerCounts) -> Iterator[Finding]:
             facts={"workers": c.asked, "CPUs": c.suggested},
             fixes=(
                 Fix(
-                    f"Set num_workers to at most {c.suggested}, or ask the scheduler for more CPUs (Slurm --cpus-per-task)",
+                    (
+                        f"Set num_workers to at most {c.suggested}, "
+                        "or ask the scheduler for more CPUs (Slurm --cpus-per-task)"
+                    ),
                     "config",
                 ),
             ),

@@ -60,7 +60,10 @@ def _verdict(d: WorkerDeath) -> tuple[str, Confidence, tuple[Fix, ...], frozense
         return "shared memory (/dev/shm) is full", Confidence.LIKELY, (_SHM, _FEWER), frozenset({SHM_FULL})
     if d.signal.startswith("Killed"):
         return (
-            "something outside killed it, most often the out-of-memory killer; the log does not say who, so the cause is undetermined",
+            (
+                "something outside killed it, most often the out-of-memory killer; "
+                "the log does not say who, so the cause is undetermined"
+            ),
             Confidence.POSSIBLE,
             (_KERNEL, _FEWER),
             frozenset({HOST_FULL}),
@@ -100,7 +103,10 @@ def check(deaths: WorkerDeaths, exceptions: Exceptions) -> Iterator[Finding]:
         if _lost_worker(lost):
             yield from_exception(
                 lost,
-                f"A DataLoader worker died ({lost.name} while its batch was fetched); the log does not say of what, so the cause is undetermined.",
+                (
+                    f"A DataLoader worker died ({lost.name} while its batch was fetched); "
+                    "the log does not say of what, so the cause is undetermined."
+                ),
                 code=tuple(replace(p, exactness="function", how="surfaced here") for p in lost.places),
                 confidence=Confidence.POSSIBLE,
                 facts={"error": lost.name},

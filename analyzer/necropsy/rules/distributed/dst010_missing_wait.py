@@ -44,7 +44,10 @@ def check(unwaited: UnwaitedCollectives, exceptions: Exceptions) -> Iterator[Fin
     for u in unwaited:
         yield from_record(
             u,
-            f"The process ended with {u.count} collectives that nobody waited for: their results may have been read too early.",
+            (
+                f"The process ended with {u.count} collectives that nobody waited for: "
+                "their results may have been read too early."
+            ),
             Severity.NOTE if crashed else Severity.WARNING,
             role=Role.SYMPTOM if crashed else Role.ROOT,
             confidence=Confidence.LIKELY,

@@ -43,7 +43,10 @@ def check(signals: DumpSignals) -> Iterator[Finding]:
         who = ", ".join(map(str, started))
         yield from_record(
             first,
-            f"Rank {who} detected the timeout and started the dump; the other {len(followed)} ranks only followed: read its log and dump first.",
+            (
+                f"Rank {who} detected the timeout and started the dump; "
+                f"the other {len(followed)} ranks only followed: read its log and dump first."
+            ),
             Severity.NOTE,
             ranks=tuple(started),
             role=Role.SYMPTOM,

@@ -41,7 +41,10 @@ from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.rule import rule
 
 _CONDITIONAL = Fix(
-    "If the branch depends on the data, add a zero-weighted use of the module on the other path, or pass find_unused_parameters=True",
+    (
+        "If the branch depends on the data, add a zero-weighted use of the module on the other path, "
+        "or pass find_unused_parameters=True"
+    ),
     "code",
 )
 _NAMES = Fix(
@@ -83,7 +86,10 @@ def check(errors: DdpErrors, exceptions: Exceptions, settings: Settings) -> Iter
         )
         yield from_exception(
             row,
-            f"{_what(error)} got no gradient in the iteration before{on} (not used in the loss), so DDP could not finish its reduction.",
+            (
+                f"{_what(error)} got no gradient in the iteration before{on} (not used in the loss), "
+                "so DDP could not finish its reduction."
+            ),
             code=tuple(replace(p, exactness="function", how="raised one iteration later") for p in row.places),
             ranks=(error.rank,) if error.rank is not None else (),
             facts=facts,

@@ -69,7 +69,10 @@ def check(errors: DdpErrors, exceptions: Exceptions) -> Iterator[Finding]:
             told = "; ".join(_describe(c) for c in error.calls[:2])
             message = f"Ranks disagree about a collective (mismatch: different {_difference(error)}): {told}."
             fix = Fix(
-                "Let every rank take the same path: a dummy input where a batch lacks a part, decisions reduced over ranks first",
+                (
+                    "Let every rank take the same path: a dummy input where a batch lacks a part, "
+                    "decisions reduced over ranks first"
+                ),
                 "code",
             )
         yield from_exception(

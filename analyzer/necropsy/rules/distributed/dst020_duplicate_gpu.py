@@ -74,7 +74,10 @@ def check(errors: NcclErrors, exceptions: Exceptions, communicators: NcclCommuni
         if devices:
             facts["cudaDev of these ranks"] = devices
         named = ", ".join(map(str, ranks[:-1])) + f" and {ranks[-1]}"
-        message = f"Ranks {named} use the same GPU (PCI {', '.join(buses)}): NCCL refuses a communicator with a duplicate GPU."
+        message = (
+            f"Ranks {named} use the same GPU (PCI {', '.join(buses)}): "
+            "NCCL refuses a communicator with a duplicate GPU."
+        )
         row = next((r for r in exceptions if r.attempt == attempt and _raised(r) and r.places), None)
         yield from_incident(
             found[0],

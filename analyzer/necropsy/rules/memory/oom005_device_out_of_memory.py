@@ -79,12 +79,15 @@ _SEGMENTS: Final = Fix(
     command="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
 )  # fmt: skip
 _SPLIT: Final = Fix(
-    "Keep large blocks from being split; expandable segments, the better remedy, need torch 2.1 or later", "env", "safe",
-    command="PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128",
+    "Keep large blocks from being split; expandable segments, the better remedy, need torch 2.1 or later",
+    "env", "safe", command="PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128",
 )  # fmt: skip
 _VARIABLE: Final = Fix("Keep shapes from changing every step (bucket or pad), so that freed blocks fit again", "code")
-_WHO: Final = Fix("See who holds the GPU, stop stale processes, and check that CUDA_VISIBLE_DEVICES reaches the job", "command",
-                  command="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv ; echo $CUDA_VISIBLE_DEVICES")  # fmt: skip
+_WHO: Final = Fix(
+    "See who holds the GPU, stop stale processes, and check that CUDA_VISIBLE_DEVICES reaches the job",
+    "command",
+    command="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv ; echo $CUDA_VISIBLE_DEVICES",
+)
 _SIZE: Final = Fix(
     "Find where the size comes from: a shape or length computed from wrong, overflowed or unreceived data",
     "investigate",
@@ -132,7 +135,10 @@ def judge(m: OutOfDeviceMemory, expandable: bool, t: Thresholds) -> Verdict:
         return Verdict("another process", clause, Confidence.LIKELY, (_WHO,))
     reserved = (m.allocated or 0) + (m.unallocated or 0)
     if m.unallocated and m.unallocated >= m.tried and m.unallocated >= t.fragmented_share * reserved:
-        clause = f"torch holds {human_bytes(m.unallocated)} reserved but unallocated, more than was asked for, in pieces too small: fragmentation"
+        clause = (
+            f"torch holds {human_bytes(m.unallocated)} reserved but unallocated, "
+            "more than was asked for, in pieces too small: fragmentation"
+        )
         fixes = (_VARIABLE,) if expandable else (_SPLIT if m.old else _SEGMENTS, _VARIABLE)
         return Verdict("fragmentation", clause, Confidence.LIKELY, fixes)
     if m.tried > m.total:
@@ -161,8 +167,9 @@ def _own_clause(m: OutOfDeviceMemory) -> str:
 
 def _facts(m: OutOfDeviceMemory, verdict: Verdict) -> dict[str, Fact]:
     sizes = {
-        "asked for": m.tried, "capacity": m.total, "free": m.free, "in use by this process": m.in_use, "allocated in tensors": m.allocated,
-        "reserved but unallocated": m.unallocated, "in CUDA-graph pools": m.pools, "held by others": foreign_bytes(m),
+        "asked for": m.tried, "capacity": m.total, "free": m.free, "in use by this process": m.in_use,
+        "allocated in tensors": m.allocated, "reserved but unallocated": m.unallocated, "in CUDA-graph pools": m.pools,
+        "held by others": foreign_bytes(m),
     }  # fmt: skip
     facts: dict[str, Fact] = {"kind": verdict.kind, "device": m.device}
     facts.update({k: human_bytes(v) for k, v in sizes.items() if v is not None})

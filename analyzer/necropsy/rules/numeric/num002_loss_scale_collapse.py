@@ -101,7 +101,10 @@ def check(scales: LossScales, exceptions: Exceptions, t: Thresholds) -> Iterator
             skipped = sum(r.skipped for r in stuck)
             yield from_record(
                 stuck[0],
-                f"The last {skipped} steps were all skipped at a loss scale of {stuck[-1].scale:g}: gradients overflow at every scale.",
+                (
+                    f"The last {skipped} steps were all skipped at a loss scale of {stuck[-1].scale:g}: "
+                    "gradients overflow at every scale."
+                ),
                 Severity.ERROR,
                 facts={"skipped steps": skipped, "scale": stuck[-1].scale or 0.0, "report": stuck[0].anchor.text[:160]},
                 fixes=_FIXES,
@@ -116,7 +119,10 @@ def check(scales: LossScales, exceptions: Exceptions, t: Thresholds) -> Iterator
         if falls > 1:
             facts |= {"first scale": fall[0].scale or 0.0, "last scale": fall[-1].scale or 0.0}
         message = (
-            f"The loss scale fell {falls} times in a row, from {fall[0].scale:g} to {fall[-1].scale:g}: every one of these steps was skipped."
+            (
+                f"The loss scale fell {falls} times in a row, from {fall[0].scale:g} to {fall[-1].scale:g}: "
+                "every one of these steps was skipped."
+            )
             if falls > 1
             else "The loss scale reached its minimum: gradients overflow at every scale."
         )

@@ -41,7 +41,9 @@ from necropsy.rule import rule
 
 _RAISED: Final = re.compile(r"Function '(?P<node>\w+)' returned nan values in its (?P<n>\d+)th output")
 _ADVICE: Final = {
-    "Sqrt": "sqrt has an infinite slope at 0 and none below: add an epsilon under the root, or clamp to a positive minimum",
+    "Sqrt": (
+        "sqrt has an infinite slope at 0 and none below: add an epsilon under the root, or clamp to a positive minimum"
+    ),
     "Pow": "a fractional power has no slope at 0 and no value below: clamp the base",
     "Log": "log has no value at or below 0: clamp, or use log1p / log_softmax",
     "Div": "a division by (nearly) zero: add an epsilon to the divisor",

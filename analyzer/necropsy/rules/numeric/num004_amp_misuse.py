@@ -39,18 +39,33 @@ from necropsy.rule import rule
 SAYINGS: Final = (
     saying(
         r"No inf checks were recorded (?:for this optimizer|prior to update)",
-        "GradScaler found no gradient to check: no parameter of the optimizer got one in this step (no inf checks were recorded).",
-        "Call backward on a loss that depends on the parameters in every step, or skip scaler.step and scaler.update together",
+        (
+            "GradScaler found no gradient to check: "
+            "no parameter of the optimizer got one in this step (no inf checks were recorded)."
+        ),
+        (
+            "Call backward on a loss that depends on the parameters in every step, "
+            "or skip scaler.step and scaler.update together"
+        ),
     ),
     saying(
-        r"unscale_\(\) has already been called on this optimizer since the last update\(\)|unscale_\(\) is being called after step\(\)",
+        (
+            r"unscale_\(\) has already been called on this optimizer since the last update\(\)"
+            r"|unscale_\(\) is being called after step\(\)"
+        ),
         "GradScaler.unscale_ was called twice in one step.",
         "Call unscale_ once per optimizer and step, before clipping and before step; call update at the end",
     ),
     saying(
         r"Attempting to unscale (?P<dtype>FP16|BF16|\w+) gradients",
-        "The parameters themselves are {dtype}: GradScaler needs float32 parameters (mixed precision is autocast's work).",
-        "Do not call .half() on the model or load it in float16 for training; keep float32 weights and use torch.autocast",
+        (
+            "The parameters themselves are {dtype}: "
+            "GradScaler needs float32 parameters (mixed precision is autocast's work)."
+        ),
+        (
+            "Do not call .half() on the model or load it in float16 for training; "
+            "keep float32 weights and use torch.autocast"
+        ),
     ),
     saying(
         r"step\(\) has already been called since the last update\(\)",
@@ -58,9 +73,16 @@ SAYINGS: Final = (
         "Call scaler.update() once after all optimizers have stepped",
     ),
     saying(
-        r"CheckpointError|[Rr]ecomputed values for the following tensors have different metadata|A different number of tensors was saved during the original forward and recomputation",
+        (
+            r"CheckpointError"
+            r"|[Rr]ecomputed values for the following tensors have different metadata"
+            r"|A different number of tensors was saved during the original forward and recomputation"
+        ),
         "Activation checkpointing recomputed tensors of other shape, dtype or number than the forward pass saved.",
-        "Run forward and backward under the same autocast and dtype; keep the checkpointed function free of randomness and state",
+        (
+            "Run forward and backward under the same autocast and dtype; "
+            "keep the checkpointed function free of randomness and state"
+        ),
     ),
     saying(
         r"(?:torch\.)?binary_cross_entropy\(? ?(?:and torch\.nn\.BCELoss )?are unsafe to autocast",
