@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from necropsy.evidence._flight_jobs import Job
@@ -129,14 +130,12 @@ def _out(state: RankState, group: int) -> dict[int, int]:
 
 def _absent_hosts(found: Waits, gpu: dict[int, list[Wait]]) -> Iterator[tuple[int, list[Wait]]]:
     """Awaited ranks whose program stopped by itself: idle ones, and those which others in their place passed."""
-    sure = {r for r in found.missed if found.states[r].idle}
+    # Most programs log on the first or last rank, which then waits for a value where no other rank does.
     ends = {min(found.states, default=0), max(found.states, default=0)}
     for rank, missed in found.missed.items():
-        if rank in gpu:
-            continue
-        # Only the first and last rank log losses in most programs, and wait for their value where no other rank does.
-        special = rank in ends and bool(sure or gpu)
-        if rank in sure or (not special and any(_passed(found, rank, w) for w in missed)):
+        if rank not in gpu and (
+            found.states[rank].idle or (rank not in ends and any(_passed(found, rank, w) for w in missed))
+        ):
             yield rank, missed
 
 
@@ -153,13 +152,14 @@ def _passed(found: Waits, rank: int, wait: Wait) -> bool:
     reached = [found.states[r].reached[wait.group].last for r in wait.waiting]
     if len(set(reached)) > 1:
         return False
-    return any(own.items() <= _keys(found.states[r]).items() for r in wait.waiting)
+    return any(_keys(found.states[r], len(own)) == own for r in wait.waiting)
 
 
-def _keys(state: RankState) -> dict[tuple[int, int, int], str]:
-    """What is outstanding, in terms that ranks of the same program share: the rank's own number of the group."""
+def _keys(state: RankState, most: int = 1 << 30) -> list[tuple[int, int, int, int, str]]:
+    """The oldest outstanding, in terms that ranks of one program share: place in it, own number of the group, ..."""
     e = state.dump.entries
-    return {(e.local_group[i], e.p2p[i], e.sequence[i]): state.call(i).op for i in state.outstanding()}
+    oldest = islice(sorted(state.outstanding()), most)
+    return [(e.record[i], e.local_group[i], e.p2p[i], e.sequence[i], state.call(i).op) for i in oldest]
 
 
 # -- what remains -------------------------------------------------------------------

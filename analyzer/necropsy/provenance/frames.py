@@ -74,12 +74,11 @@ def primary(chain: Sequence[Exc]) -> Exc:
 
 
 def _first_member(chain: Sequence[Exc], best: Exc) -> Exc:
-    """Of an exception group, its first member says what happened."""
-    if "Group" in best.type:
-        index = chain.index(best)
-        if index + 1 < len(chain) and chain[index + 1].relation == "member":
-            return chain[index + 1]
-    return best
+    """Of an exception group, its first member says what happened; of nested groups, the first leaf."""
+    index = next(i for i, e in enumerate(chain) if e is best)
+    while "Group" in chain[index].type and index + 1 < len(chain) and chain[index + 1].relation == "member":
+        index += 1
+    return chain[index]
 
 
 def _explains(earlier: Exc, later: Exc) -> bool:

@@ -39,7 +39,10 @@ FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that
 class Writer:
     """What one writer has open."""
 
-    __slots__ = ("block", "block_end", "lead", "run", "trace", "trace_end", "trace_head", "trace_kind", "trace_lines")
+    __slots__ = (
+        "all_headed", "block", "block_end", "block_headed", "lead", "run", "trace", "trace_end", "trace_head", "trace_kind",
+        "trace_lines",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.trace = TracebackReader()
@@ -47,6 +50,8 @@ class Writer:
         self.trace_end = 0
         self.trace_lines = 0
         self.trace_kind = "plain"
+        self.all_headed = False  # every line of the open traceback bears a head of its own
+        self.block_headed = False
         self.lead = ""
         self.block: Message | None = None
         self.block_end = 0
@@ -143,11 +148,14 @@ class LogReader:
         text = peeled.text
         writer.trace.at = (raw.number, raw.start, raw.end)
         if writer.trace.open:
-            if not (peeled.headed and not writer.trace.waiting) and writer.trace.feed(text):
+            writer.all_headed = writer.all_headed and (peeled.headed or not text.strip())
+            ends = peeled.headed and not writer.trace.waiting and not writer.all_headed
+            if not ends and writer.trace.feed(text):
                 writer.trace_end, writer.trace_lines = raw.end, writer.trace_lines + 1
                 return
             yield from self._finish_trace(writer)
-        if writer.block is not None and not peeled.headed and self._belongs(writer.block, text):
+        continues = not peeled.headed or (writer.block_headed and text[:1] in " \t")
+        if writer.block is not None and continues and self._belongs(writer.block, text):
             self._extend(writer, text, raw.end)
             return
         if raw.hit and (begun := writer.trace.begin(text)):
@@ -187,7 +195,7 @@ class LogReader:
         writer.block = Message(
             peeled.text, anchor, peeled.origin, raw.start + self._seq, self._attempts.current, peeled.headed
         )
-        writer.block_end = raw.end
+        writer.block_end, writer.block_headed = raw.end, peeled.headed
         writer.lead = peeled.text
         yield from ()
 
@@ -218,6 +226,7 @@ class LogReader:
     def _open_trace(self, writer: Writer, raw: RawLine, peeled: Peeled, begun: str) -> None:
         writer.trace_head = (self._anchor(raw, peeled.text), peeled.origin, raw.start + self._seq)
         writer.trace_end, writer.trace_lines = raw.end, 1
+        writer.all_headed = peeled.headed
         writer.trace_kind = _kind(begun, peeled, writer.lead)
 
     def _finish_trace(self, writer: Writer, *, at_end: bool = False) -> Iterator[Record]:

@@ -50,6 +50,11 @@ def _rank(o: Origin, m: re.Match[str]) -> Origin:
     return replace(o, rank=int(m["rank"]))
 
 
+def _said_rank(o: Origin, m: re.Match[str]) -> Origin:
+    """A rank in a program's own words (`[Rank 1] Watchdog caught ...`): a prefix only if no launcher's stands before it."""
+    return replace(o, rank=int(m["rank"]))
+
+
 def _local(o: Origin, m: re.Match[str]) -> Origin:
     return replace(o, local_rank=int(m["local"]))
 
@@ -97,7 +102,8 @@ def _glog(o: Origin, m: re.Match[str]) -> Origin:
 
 # Identity prefixes: (first characters, pattern, what it tells). Tried in order while one matches.
 IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
-    ("[", re.compile(r"\[[Rr]ank[ =:]?(?P<rank>\d{1,5})\]:? ?(?=\S|$| )"), _rank),
+    ("[", re.compile(r"\[rank(?P<rank>\d{1,5})\]: ?(?=\S|$| )"), _rank),
+    ("[", re.compile(r"\[[Rr]ank[ =:]?(?P<rank>\d{1,5})\]:? ?(?=\S|$| )"), _said_rank),
     ("[", re.compile(r"\[(?:default|trainer|worker|role|proc|local_rank)(?P<local>\d{1,5})\]: ?(?=\[|\S|$| )"), _local),
     (
         "[",
@@ -114,7 +120,7 @@ IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
         ),
         _actor,
     ),
-    ("[", re.compile(r"\[(?:pod/)(?P<source>[^\]\s]+)\] "), _source),
+    ("[", re.compile(r"\[(?:pod/)(?P<source>[^\]\s]+)\](?: |$)"), _source),
     (
         "",
         re.compile(
@@ -127,7 +133,7 @@ IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
         "",
         re.compile(
             r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>[\w.-]+) "
-            r"(?P<source>[\w./@-]+?)(?:\[(?P<pid>\d+)\])?: "
+            r"(?P<source>[\w./@-]+?)(?:\[(?P<pid>\d+)\])?:(?: |$)"
         ),
         _journal,
     ),
@@ -226,7 +232,7 @@ class Peeler:
         """Remove all prefixes of a cleaned line."""
         rest, origin, keys = text, UNKNOWN, ""
         for _ in range(6):
-            step = self._step(rest)
+            step = self._step(rest, ranked=origin.rank is not None)
             if step is None:
                 break
             end, update, match = step
@@ -249,9 +255,11 @@ class Peeler:
         rest, origin, headed = _peel_head(rest, origin)
         return Peeled(rest, origin, keys, headed)
 
-    def _step(self, rest: str) -> tuple[int, Update, re.Match[str]] | None:
+    def _step(self, rest: str, *, ranked: bool) -> tuple[int, Update, re.Match[str]] | None:
         first = rest[:1]
         for start, pattern, update in IDENTITY:
+            if update is _said_rank and ranked:
+                continue
             if (not start or start == first) and (m := pattern.match(rest)) is not None:
                 return m.end(), update, m
         for pattern, update in self._voted:
@@ -275,5 +283,5 @@ class Peeler:
 
 
 _OUTER_STAMP: Final = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:(?:stdout|stderr) [FP] )?"
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))(?: |$)(?:(?:stdout|stderr) [FP](?: |$))?"
 )

@@ -34,7 +34,9 @@ def _service(o: Origin, m: re.Match[str]) -> Origin:
 CANDIDATES: Final[tuple[tuple[re.Pattern[str], Update], ...]] = (
     (re.compile(r" {0,4}(?P<rank>\d{1,5}): ?(?!\d\d:)"), _task),
     (
-        re.compile(r"(?P<host>(?=[\w.-]*[A-Za-z])(?=[\w.-]*[\d-])[A-Za-z0-9][\w.-]{1,62}?)(?::(?P<local>\d{1,3}))?: "),
+        re.compile(
+            r"(?P<host>(?=[\w.-]*[A-Za-z])(?=[\w.-]*[\d-])[A-Za-z0-9][\w.-]{1,62}?)(?::(?P<local>\d{1,3}))?:(?: |$)"
+        ),
         _host,
     ),
     (re.compile(r"(?P<source>[A-Za-z0-9][\w.-]{0,62}?) *\| ?"), _service),

@@ -32,7 +32,7 @@ from necropsy_parsers.messages.gloo_error import TransportError
 from necropsy_parsers.messages.nccl_error import NcclError
 
 from necropsy.claim import event_of, from_exception, from_incident
-from necropsy.conditions import DEVICE_FAULT, GARBAGE, PEER_ABSENT, PROCESS_DIED
+from necropsy.conditions import GARBAGE, PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.nccl_errors import NcclErrors
 from necropsy.evidence.transport_errors import TransportErrors
@@ -45,7 +45,6 @@ _SAYS: Final = {
     "internal": "NCCL failed inside (internal error)",
     "usage": "NCCL was used in a way it does not allow (invalid usage)",
     "aborted": "the communicator was aborted because another rank failed",
-    "cuda": "a CUDA call inside NCCL failed; the CUDA error is older than this report",
 }
 _DEBUG: Final = Fix(
     "Run again with NCCL_DEBUG=INFO, which names the call and the peer",
@@ -94,7 +93,7 @@ def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follow
         if kind == "cuda"
         else set()
     )
-    undetermined = "; the cause is not in this log" if kind in ("remote", "aborted", "cuda") else ""
+    undetermined = "; the cause is not in this log" if kind in ("remote", "aborted") else ""
     return from_incident(
         first,
         row,

@@ -1,4 +1,4 @@
-"""Host memory ran out: the kernel or the scheduler killed a process, or an allocation failed
+"""Host memory ran out: a process was killed, or an allocation failed
 
 What it means
     Main memory (or the memory limit of the container or job) was used up. A kill record of
