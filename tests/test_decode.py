@@ -86,6 +86,10 @@ def test_utf16_appended_to_utf8(first: str, newline: str) -> None:
     assert decoded(data) == ((first + LOG * 3).encode(), 0)
 
 
+def test_the_other_byte_order_appended_to_whole_lines() -> None:
+    assert decoded(ASCII.encode() + LOG.encode("utf-16-be")) == ((ASCII + LOG).encode(), 0)
+
+
 def test_utf16_with_a_mark_after_utf8() -> None:
     """`cat a.log b.log` of two such files."""
     data = ASCII.encode() + codecs.BOM_UTF16_LE + LOG.encode("utf-16-le")

@@ -29,7 +29,14 @@ MAIL = re.compile(
 
 # What a rule may build on: evidence in, findings out, and nothing that shows or joins them.
 RULE_IMPORTS = ("necropsy.evidence", "necropsy.finding", "necropsy.rule", "necropsy.rules", "necropsy_parsers")
-RULE_HELPERS = ("necropsy.claim", "necropsy.conditions", "necropsy.provenance", "necropsy.units")
+RULE_HELPERS = (
+    "necropsy.claim",
+    "necropsy.conditions",
+    "necropsy.provenance",
+    "necropsy.suspects",
+    "necropsy.timeouts",
+    "necropsy.units",
+)
 
 
 def files_below(*folders: str, suffix: str = "") -> Iterator[Path]:

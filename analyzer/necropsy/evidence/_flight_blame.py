@@ -132,10 +132,11 @@ def _absent_hosts(found: Waits, gpu: dict[int, list[Wait]]) -> Iterator[tuple[in
     """Awaited ranks whose program stopped by itself: idle ones, and those which others in their place passed."""
     # Most programs log on the first or last rank, which then waits for a value where no other rank does.
     ends = {min(found.states, default=0), max(found.states, default=0)}
-    for rank, missed in found.missed.items():
-        if rank not in gpu and (
-            found.states[rank].idle or (rank not in ends and any(_passed(found, rank, w) for w in missed))
-        ):
+    for rank, listed in found.missed.items():
+        missed = [w for w in listed if w.waiting.keys() - gpu.keys()]  # a stopped GPU's rank waits for the past
+        if rank in gpu or not missed:
+            continue
+        if found.states[rank].idle or (rank not in ends and any(_passed(found, rank, w) for w in missed)):
             yield rank, missed
 
 

@@ -86,13 +86,7 @@ def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follow
     if reporting:
         facts["reported by ranks"] = reporting
     clause = _SAYS[kind].format(at=at)
-    shows = (
-        {PROCESS_DIED, PEER_ABSENT}
-        if kind in ("remote", "aborted", "system")
-        else {DEVICE_FAULT}
-        if kind == "cuda"
-        else set()
-    )
+    shows = {PROCESS_DIED, PEER_ABSENT} if kind in ("remote", "aborted", "system") else set()
     undetermined = "; the cause is not in this log" if kind in ("remote", "aborted") else ""
     return from_incident(
         first,
