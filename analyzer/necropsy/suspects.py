@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from necropsy_parsers.messages.collective_timeout import CollectiveTimeout
+
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.lagging_ranks import LaggingRankRows
@@ -68,17 +70,29 @@ def idle(attempt: int, counters: WatchdogCounterRows, activity: Activity) -> Sus
 
 
 def quiet(
-    waiting: set[int], attempt: int, activity: Activity, communicators: NcclCommunicators, exceptions: Exceptions
+    timeouts: Sequence[CollectiveTimeout],
+    attempt: int,
+    activity: Activity,
+    communicators: NcclCommunicators,
+    exceptions: Exceptions,
 ) -> Suspects:
     """Ranks that are seen and do not complain; of these the ones that failed, if any did."""
+    waiting = {t.rank for t in timeouts if t.rank is not None}
     seen = {int(r.writer[4:]) for r in activity if r.writer.startswith("rank") and r.attempt == attempt}
     if _complete(communicators):
         seen |= {c.rank for c in communicators if c.attempt == attempt}
+    seen |= _the_one_missing(waiting)
     failed = {e.origin.rank for e in exceptions if not e.handled and e.origin.rank is not None and e.attempt == attempt}
     ranks = tuple(sorted((seen - waiting) & failed or seen - waiting))
     if not waiting or not ranks:
         return NOBODY
-    return Suspects(ranks, "they do not complain", "it does not complain", last_words(ranks, activity))
+    return Suspects(ranks, "they do not complain", "it does not complain", last_words(ranks, activity, timeouts))
+
+
+def _the_one_missing(waiting: set[int]) -> set[int]:
+    """Ranks count from 0 without gaps: if all but one below the highest complain, that one exists and does not."""
+    missing = set(range(max(waiting, default=0) + 1)) - waiting
+    return missing if len(missing) == 1 and len(waiting) > 1 else set()
 
 
 def _complete(communicators: NcclCommunicators) -> bool:
@@ -87,7 +101,10 @@ def _complete(communicators: NcclCommunicators) -> bool:
     return size > 0 and {c.rank for c in communicators if c.nranks == size} == set(range(size))
 
 
-def last_words(ranks: Sequence[int], activity: Activity) -> str:
-    """The last line that the first of these ranks wrote."""
+def last_words(ranks: Sequence[int], activity: Activity, timeouts: Sequence[CollectiveTimeout] = ()) -> str:
+    """The last line that the first of these ranks wrote; `timeouts` tell which processes belong to others."""
     rows = [r for r in activity if ranks and r.writer == f"rank{ranks[0]}" and r.last.strip()]
+    if not rows and len(ranks) == 1:  # a process that never names its rank: the one left when the others are known
+        known = {r.pid for r in activity if r.writer.startswith("rank")} | {t.origin.pid for t in timeouts}
+        rows = [r for r in activity if r.pid is not None and r.pid not in known and r.last.strip()]
     return max(rows, key=lambda r: r.seq).last.strip()[:120] if rows else ""

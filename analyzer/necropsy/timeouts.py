@@ -7,11 +7,12 @@ from typing import Final
 
 from necropsy_parsers.messages.collective_timeout import CollectiveTimeout
 
-from necropsy.claim import from_record
+from necropsy.claim import event_of, from_incident
 from necropsy.conditions import GARBAGE, PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.dump_signals import DumpSignals
+from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.settings import Settings
-from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
+from necropsy.finding import Confidence, Fact, Finding, Fix, Related
 from necropsy.suspects import Suspects
 
 _DUMPS: Final = Fix(
@@ -60,7 +61,11 @@ def _message(t: CollectiveTimeout, waiting: Sequence[int], suspects: Suspects) -
 
 
 def timeout_finding(
-    rows: Sequence[CollectiveTimeout], suspects: Suspects, dumps: DumpSignals, settings: Settings
+    rows: Sequence[CollectiveTimeout],
+    suspects: Suspects,
+    dumps: DumpSignals,
+    settings: Settings,
+    exceptions: Exceptions,
 ) -> Finding:
     """The finding about the timeouts of one attempt; DST014 tells the same event when it knows who never entered."""
     first = rows[0]
@@ -75,10 +80,13 @@ def timeout_finding(
     started = sorted({d.rank for d in dumps if d.initiator and d.rank is not None and d.attempt == first.attempt})
     if started:
         facts["dump started by ranks"] = started
-    return from_record(
+    raised = [row for t in rows if (row := exceptions.said(t)) is not None]
+    return from_incident(
         first,
+        next((row for row in raised if row.places), None),
         _message(first, waiting, suspects),
-        Severity.FATAL,
+        seq=first.seq,
+        anchor=first.anchor,
         ranks=suspects.ranks,
         facts=facts,
         confidence=Confidence.LIKELY if suspects.ranks else Confidence.POSSIBLE,
@@ -87,6 +95,7 @@ def timeout_finding(
         shows=frozenset({PEER_ABSENT}),
         leaves=frozenset({PEER_ABSENT, PROCESS_DIED, GARBAGE}),
         event=f"collective-timeout@{first.attempt}",
+        claims=frozenset(event_of(row) for row in raised),
     )
 
 

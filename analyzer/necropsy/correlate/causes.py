@@ -61,6 +61,8 @@ def _explains(c: Finding, f: Finding) -> bool:
         return False
     if f.confirms and c.shows & left_by(f):
         return False  # the other way round: what `f` confirms had its signs before
+    if _witness(c, f):
+        return False
     before = precedes(c, f)
     same = bool(set(c.processes) & set(f.processes)) and (c.anchor.input == f.anchor.input or c.process != "")
     if same and before and c.severity is Severity.FATAL:
@@ -78,6 +80,12 @@ def _explains(c: Finding, f: Finding) -> bool:
         return own_failure
     late = seconds_between(f, c)
     return own_failure and PROCESS_DIED in f.shows and not same and (late is None or late <= LATE_TRACEBACK)
+
+
+def _witness(c: Finding, f: Finding) -> bool:
+    """Whether `c` only tells of somebody else's end, while `f` already names who did not take part."""
+    names_suspects = PEER_ABSENT in f.shows and PROCESS_DIED not in f.shows and bool(f.ranks)
+    return names_suspects and PROCESS_DIED in c.shows and not set(c.ranks) & set(f.ranks)
 
 
 def left_by(f: Finding) -> frozenset[str]:

@@ -9,6 +9,7 @@ have entered and nobody completes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -141,19 +142,31 @@ def _absent_hosts(found: Waits, gpu: dict[int, list[Wait]]) -> Iterator[tuple[in
 
 
 def _passed(found: Waits, rank: int, wait: Wait) -> bool:
-    """Whether a member entered this with everything outstanding that the absent rank has outstanding.
+    """Whether kin of the absent rank entered this with everything outstanding that it has outstanding.
 
-    Then what the rank waits for did not hold up the same program there. Only where the
-    others agree to a step on how far the program runs: a full launch queue stops each
+    Then what the rank waits for did not hold up the same program there. Only where most of
+    the others agree to a step on how far the program runs: a full launch queue stops each
     rank somewhere else.
     """
     if wait.number < 0:
         return False
-    own = _keys(found.states[rank])
-    reached = [found.states[r].reached[wait.group].last for r in wait.waiting]
-    if len(set(reached)) > 1:
+    reached = {r: found.states[r].reached[wait.group].last for r in wait.waiting}
+    furthest, agreeing = Counter(reached.values()).most_common(1)[0]
+    if 2 * agreeing <= len(reached):
         return False
-    return any(_keys(found.states[r], len(own)) == own for r in wait.waiting)
+    own = _keys(found.states[rank])
+    return any(
+        last == furthest and _kin(found, rank, r) and _keys(found.states[r], len(own)) == own
+        for r, last in reached.items()
+    )
+
+
+def _kin(found: Waits, a: int, b: int) -> bool:
+    """Whether two ranks have collectives together, other than those of all ranks, in which pipeline stages meet too."""
+    groups, world = found.job.groups, len(found.job.world)
+    used = found.states[a].reached.keys() | found.states[b].reached.keys()
+    inner = [g for g in used if len(groups[g].members) < world]
+    return not inner or any(a in groups[g].members and b in groups[g].members for g in inner)
 
 
 def _keys(state: RankState, most: int = 1 << 30) -> list[tuple[int, int, int, int, str]]:
@@ -168,9 +181,7 @@ def _keys(state: RankState, most: int = 1 << 30) -> list[tuple[int, int, int, in
 
 def _in_broken(found: Waits, broken: dict[int, int]) -> frozenset[int]:
     """Ranks that wait in collectives which do not match."""
-    return frozenset(
-        r for g, n in broken.items() for r, s in found.states.items() if any(k >= n for k in _out(s, g))
-    )
+    return frozenset(r for g, n in broken.items() for r, s in found.states.items() if any(k >= n for k in _out(s, g)))
 
 
 def _explained(found: Waits, causes: frozenset[int]) -> frozenset[int]:
@@ -197,23 +208,22 @@ def _rest(found: Waits, left: frozenset[int], known: bool) -> Iterator[Blame]:
         yield Blame(NO_DUMP, tuple(sorted(without)), tuple(sorted(_naming(waits, without), key=_telling)))
         left -= _explained(found, without | {r for w in _naming(waits, without) for r in w.waiting})
         waits = [w for w in waits if w.waiting.keys() & left]
-    if not waits or (known and not any(w.absent for w in waits)):
+    if not waits:
         return
-    for circle in _ends(waits, left):
-        inside = [w for w in waits if w.waiting.keys() & circle and w.absent & circle]
-        if inside and len(circle) > 1:
+    fixed = {r for w in waits if _stands_still(w) for r in w.waiting}
+    for circle in _ends([w for w in waits if w.sure], left, fixed):
+        inside = [w for w in waits if w.sure and w.waiting.keys() & circle and w.absent & circle]
+        if len(circle) > 1 and inside:
             yield Blame(CIRCLE, tuple(sorted(circle)), tuple(sorted(inside, key=_telling)))
-        elif len(circle) == 1 and (missed := [w for r in circle for w in found.missed.get(r, ())]):
+        elif len(circle) == 1 and not known and (missed := [w for r in circle for w in found.missed.get(r, ())]):
             yield Blame(HOST, tuple(circle), tuple(sorted(missed, key=_telling)))
     if not known:
-        yield from _stuck(found, waits)
+        yield from (Blame(STUCK, tuple(sorted(w.waiting)), (w,)) for w in waits if _stands_still(w))
 
 
-def _stuck(found: Waits, waits: Iterable[Wait]) -> Iterator[Blame]:
-    """Collectives that all have entered as their oldest outstanding work, and nobody completes."""
-    for w in waits:
-        if w.stuck and not w.unknown and w.together and len(w.waiting) > 1:
-            yield Blame(STUCK, tuple(sorted(w.waiting)), (w,))
+def _stands_still(wait: Wait) -> bool:
+    """Whether all have entered it, have nothing older outstanding, and yet nobody completes."""
+    return wait.stuck and not wait.unknown and len(wait.waiting) > 1
 
 
 def _naming(waits: Iterable[Wait], ranks: frozenset[int]) -> list[Wait]:
@@ -221,8 +231,14 @@ def _naming(waits: Iterable[Wait], ranks: frozenset[int]) -> list[Wait]:
 
 
 def _without_dump(found: Waits, waits: Iterable[Wait]) -> frozenset[int]:
-    """The fewest ranks without a dump that explain why those wait who have nobody else to wait for."""
+    """Ranks without a dump that explain why those wait who have nobody else to wait for.
+
+    All, where they are few; else the fewest that explain it.
+    """
     ends = [w.unknown for w in waits if w.stuck and w.unknown and _oldest_of_some(found, w)]
+    without = found.job.without_dump
+    if any(ends) and len(without) <= len(found.states) / 3:
+        return without  # nearly all ranks left a dump: those that did not are evidence by themselves
     picked = {r for unknown in ends if len(unknown) == 1 for r in unknown}
     for unknown in ends:
         if not unknown & picked:
@@ -234,15 +250,15 @@ def _oldest_of_some(found: Waits, wait: Wait) -> bool:
     return any(found.states[r].oldest == e for r, e in wait.waiting.items())
 
 
-def _ends(waits: Iterable[Wait], left: frozenset[int]) -> list[frozenset[int]]:
-    """The sets of ranks that wait for each other and for nobody else (strongly connected, without a way out)."""
+def _ends(waits: Iterable[Wait], left: frozenset[int], fixed: set[int]) -> list[frozenset[int]]:
+    """Sets of ranks that wait for each other and for nobody else, without a way to one of `fixed`."""
     edges: dict[int, set[int]] = {r: set() for r in left}
     for w in waits:
         for r in w.waiting.keys() & left:
             edges[r] |= (w.absent | w.behind) & left - {r}
     reach = {r: _reach(edges, r) for r in left}
-    found = {frozenset(x for x in reach[r] | {r} if r in reach[x] or x == r) for r in left}
-    return [c for c in found if all(edges[r] <= c for r in c)]
+    found = {frozenset(x for x in reach[r] | {r} if r in reach[x] or x == r) for r in left if not reach[r] & fixed}
+    return [c for c in found if not c & fixed and all(edges[r] <= c for r in c)]
 
 
 def _reach(edges: dict[int, set[int]], start: int) -> set[int]:

@@ -158,7 +158,9 @@ def _batches(dump: FlightDump, active_only: bool) -> dict[int, bool | None]:
     keys: dict[tuple[int, bool, int], list[int]] = {}
     for i, (group, p2p, number) in enumerate(zip(entries.group, entries.p2p, entries.sequence, strict=True)):
         keys.setdefault((group, p2p >= 0, p2p if p2p >= 0 else number), []).append(i)
-    batching = {(g, p) for (g, p, _), found_at in keys.items() if len(found_at) > 1 or entries.call[found_at[0]] in tails}
+    batching = {
+        (g, p) for (g, p, _), found_at in keys.items() if len(found_at) > 1 or entries.call[found_at[0]] in tails
+    }
     for (group, p2p, _), members in keys.items() if dump.numbered else ():
         tail = members[-1] if entries.call[members[-1]] in tails else None
         if tail is None and not (active_only and (group, p2p) in batching):

@@ -27,7 +27,8 @@ class Wait:
 
     `waiting` are the ranks that wait in it, with their entries; `absent` those which
     others wait for to enter, `behind` those whose GPU is not there yet, `unknown` the
-    members without a dump, of which nothing can be said.
+    members without a dump, of which nothing can be said. Not `sure`: what is taken to be
+    absent may have completed, since it was not seen.
     """
 
     group: int
@@ -38,6 +39,7 @@ class Wait:
     behind: frozenset[int] = frozenset()
     unknown: frozenset[int] = frozenset()
     together: bool = True
+    sure: bool = True
 
     @property
     def stuck(self) -> bool:
@@ -119,7 +121,8 @@ def _in_group(found: Waits, group: int, broken: int | None) -> Iterator[Wait]:
             continue  # a root may have completed it, and these wait for older work anyway
         absent = frozenset(m for m in members if m in states and _entered(found, m, group, number) is False)
         behind = frozenset(r for r, e in waiting.items() if 0 <= states[r].oldest < e) if not absent else frozenset()
-        yield Wait(group, number, op, waiting, absent, behind, unknown, together(op))
+        sure = not found.job.active_only or absent <= inside.keys()
+        yield Wait(group, number, op, waiting, absent, behind, unknown, together(op), sure)
 
 
 def _entered(found: Waits, rank: int, group: int, number: int) -> bool | None:
@@ -165,15 +168,15 @@ def _pair(found: Waits, group: int, source: int, target: int) -> Iterator[Wait]:
     if more < 0 and received.out:
         yield _one_sided(found, group, "recv", target, received.out[-min(-more, len(received.out))], source)
     if sent.out and received.out:
-        ends = {source: sent.out[0], target: received.out[0]}
+        ends = {source: sent.out[0], target: received.out[0]}  # as it seems, the two ends of one message
         behind = frozenset(r for r, e in ends.items() if 0 <= found.states[r].oldest < e)
         yield Wait(group, -1, "send", ends, behind=behind, together=False)
 
 
 def _one_sided(found: Waits, group: int, op: str, rank: int, entry: int, other: int) -> Wait:
     """What one end has posted and the other has not."""
-    told = found.states[other].dump.whole
-    return Wait(group, -1, op, {rank: entry}, absent=frozenset({other} if told else ()), together=False)
+    absent = frozenset({other} if found.states[other].dump.whole else ())
+    return Wait(group, -1, op, {rank: entry}, absent, together=False, sure=_counted(found, rank, other))
 
 
 def _pending(found: Waits, rank: int, key: tuple[int, int, bool]) -> Pending | None:
@@ -188,10 +191,14 @@ def _surplus(found: Waits, source: int, target: int, sent: Pending, received: Pe
     Counted from the first entry on where both windows reach back to it. Otherwise only what
     is outstanding can be compared: what is complete on one end was posted on the other.
     """
-    both = (found.states[source], found.states[target])
-    if all(s.from_start and not found.job.active_only for s in both):
+    if _counted(found, source, target):
         return sent.count - received.count
     return len(sent.out) - len(received.out)
+
+
+def _counted(found: Waits, *ranks: int) -> bool:
+    """Whether the dumps hold all that these ranks ever sent and received."""
+    return all(found.states[r].from_start for r in ranks) and not found.job.active_only
 
 
 def ranks_in(waits: Iterable[Wait]) -> frozenset[int]:

@@ -14,6 +14,8 @@ from necropsy.evidence import Table
 # tqdm prints a last bar a level after the traceback that ends the process; a third report is new work.
 PROGRESS_AFTER: Final = 3
 # Lines of no known meaning: a script's epilogue has a few, a program that goes on has many.
+# Other ranks get on for a few steps after one failed; more than this and the failure was tolerated.
+JOB_PROGRESS_AFTER: Final = 10
 ORDINARY_AFTER: Final = 30
 
 
@@ -28,6 +30,7 @@ class ActivityRow:
     ordinary: int
     progress: int
     last: str = ""
+    pid: int | None = None
 
 
 class Activity(Table[ActivityRow]):
@@ -44,6 +47,7 @@ class Activity(Table[ActivityRow]):
         "ordinary": "lines that are neither blank nor teardown",
         "progress": "lines of them that report a step of work",
         "last": "the last line of the run",
+        "pid": "process id in the prefix, or None",
     }
 
     def add(self, record: Record) -> None:
@@ -53,7 +57,14 @@ class Activity(Table[ActivityRow]):
                 writer = ANYBODY if record.key == ANYBODY else writer_of(record.origin)
                 self.rows.append(
                     ActivityRow(
-                        record.anchor, record.seq, record.attempt, writer, record.ordinary, record.progress, record.last
+                        record.anchor,
+                        record.seq,
+                        record.attempt,
+                        writer,
+                        record.ordinary,
+                        record.progress,
+                        record.last,
+                        record.origin.pid,
                     )
                 )
         elif isinstance(record, TrainingValue):
@@ -76,6 +87,11 @@ class Activity(Table[ActivityRow]):
                 if progress >= PROGRESS_AFTER or ordinary >= ORDINARY_AFTER:
                     return True
         return False
+
+    def job_went_on(self, seq: int, attempt: int) -> bool:
+        """Whether the job as a whole reports much further work after `seq`, whoever writes it."""
+        steps = sum(r.progress for r in self.rows if r.seq > seq and r.attempt == attempt)
+        return steps >= JOB_PROGRESS_AFTER
 
 
 def writer_of(origin: Origin) -> str:

@@ -17,12 +17,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from necropsy_parsers.messages import Message
+from necropsy_parsers.messages import Message, is_label
 from necropsy_parsers.records import Record
 
 NAME: Final = "collective_timeout"
 TITLE: Final = "Timeouts of collectives, and the watchdog's counters"
-TRIGGERS: Final = (b"collective operation timeout", b"ast enqueued", b"lagging ranks", b"Timeout at collective")
+TRIGGERS: Final = (
+    b"collective operation timeout",
+    b"ast enqueued",
+    b"lagging ranks",
+    b"but didn't join collective",
+    b"Timeout at collective",
+)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, "
     "NumelIn=1, NumelOut=1, Timeout(ms)=1200000) ran for 1200004 milliseconds before timing out.": {
@@ -40,11 +46,15 @@ _TIMEOUT: Final = re.compile(
 _NUMEL: Final = re.compile(r"NumelIn=(\d+)|TensorShape=\[([\d, ]*)\]")
 _COUNTERS: Final = re.compile(
     r"(?:at work(?: sequence id)?: (?P<at>\d+)[, ]*)?"
-    r".{0,40}?[Ll]ast enqueued(?: NCCL)? work: (?P<enqueued>\d+), "
-    r"last completed(?: NCCL)? work: (?P<completed>\d+)"
+    r".{0,40}?[Ll]ast enqueued(?: NCCL)? work: (?P<enqueued>-?\d+), (?:last started work: -?\d+, )?"  # since 2.13
+    r"last completed(?: NCCL)? work: (?P<completed>-?\d+)"  # -1: none yet
 )
-_GROUP: Final = re.compile(r"\[PG (?:ID )?(?P<id>\d+)[^\]]*?\((?P<name>[^)]*)\) Rank (?P<rank>\d+)\]")
-_LAGGING: Final = re.compile(r"ranks? \[(?P<ranks>[\d, ]+)\] (?:are|is) the lagging ranks?")
+# `name` takes the GUID in: groups of the same ID on other ranks are other groups. The description may be missing.
+_GROUP: Final = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID)? ?(?P<name>[^\]]*?) ?Rank (?P<rank>\d+)\]")
+_LAGGING: Final = re.compile(
+    r"(?:ranks? )?\[(?P<ranks>[\d, ]+)\] (?:(?:are|is) the lagging ranks?|finished collective #\d+, but didn't join)"
+)
+_OWN: Final = re.compile(r"\[(?:PG|Rank)[^\]]*\] ?|^.*\n", re.DOTALL)  # torch's labels, and the lines before
 _RANK: Final = re.compile(r"\[Rank (\d+)\]| Rank (\d+)\]")
 
 
@@ -88,7 +98,8 @@ def read(message: Message) -> Iterator[CollectiveTimeout | WatchdogCounters | La
     rank = int(spoken[1] or spoken[2]) if spoken else message.origin.rank
     if (m := _LAGGING.search(text)) is not None:
         yield LaggingRanks(message.anchor, tuple(int(r) for r in m["ranks"].split(",")), **message.common)
-    if (m := _TIMEOUT.search(text)) is not None:
+    m = _TIMEOUT.search(text)
+    if m is not None and (message.exception is not None or is_label(_OWN.sub("", text[: m.start()]))):
         numel = _NUMEL.search(m["rest"])
         yield CollectiveTimeout(
             message.anchor,

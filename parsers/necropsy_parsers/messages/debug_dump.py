@@ -28,9 +28,11 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 _OWN: Final = re.compile(r"from this local rank|First PG on this rank to signal dumping")
-_OTHER: Final = re.compile(r"(?:from (?:another|other) rank|from a global rank|via (?:the )?(?:TCP)?[Ss]tore)")
+_OTHER: Final = re.compile(
+    r"(?:from (?:another|other) rank|from  ?rank \d|from a global rank|via (?:the )?(?:TCP)?[Ss]tore)"
+)
 _RANK: Final = re.compile(r"Rank (\d+)\]")
-_FROM: Final = re.compile(r"from (?:other |global )?rank (\d+)")
+_FROM: Final = re.compile(r"from  ?(?:other |global )?rank (\d+)")  # c10d puts two blanks: "from  rank 7"
 
 
 @dataclass(frozen=True, slots=True)

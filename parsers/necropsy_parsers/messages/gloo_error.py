@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from necropsy_parsers.messages import Message
+from necropsy_parsers.messages import Message, is_label
 from necropsy_parsers.records import Record
 
 NAME: Final = "gloo_error"
@@ -34,13 +34,9 @@ _CLOSED: Final = re.compile(
     r"(?: ?\[(?P<peer>[^\]]+)\]:(?P<port>\d+))?"
 )
 _TIMEOUT: Final = re.compile(r"Timed out waiting (?P<ms>\d+) ?ms for (?P<what>\w+) operation to complete")
-_BARRIER: Final = re.compile(
-    r"Rank (?P<rank>\d+) (?:failed to pass|timed out in|successfully reached) monitoredBarrier(?P<rest>[^\n]*)"
-)
-_ABSENT: Final = re.compile(
-    r"[Rr]ank(?:s)? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier"
-    r"|waiting for send/recv from rank (?P<one>\d+)"
-    r"|Ranks (?P<more>[\d, ]+) failed"
+_ABSENT: Final = re.compile(r"Ranks? (?P<ranks>\d[\d, ]*) failed to pass monitoredBarrier[^\n]*")
+_LOST: Final = re.compile(
+    r"Rank \d+ successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<rank>\d+)"
 )
 
 
@@ -60,17 +56,18 @@ class TransportError(Record):
 
 
 def read(message: Message) -> Iterator[TransportError]:
-    """The error in `message`, if there is one."""
+    """The error in `message`, if there is one; quotations of one are not."""
     text = message.text
     from_exception = message.exception is not None
-    if (m := _BARRIER.search(text)) is not None:
-        absent = _ABSENT.search(text)
-        ranks = (
-            tuple(int(r) for r in re.findall(r"\d+", absent["ranks"] or absent["one"] or absent["more"]))
-            if absent
-            else ()
+    absent = _ABSENT.search(text)
+    if absent is not None and (from_exception or is_label(text[: absent.start()])):
+        ranks = tuple(int(r) for r in re.findall(r"\d+", absent["ranks"]))
+        yield TransportError(
+            message.anchor, "barrier", absent[0].strip(), "", None, ranks, from_exception, **message.common
         )
-        yield TransportError(message.anchor, "barrier", m[0].strip(), "", None, ranks, from_exception, **message.common)
+    elif (m := _LOST.search(text)) is not None and from_exception:
+        # The rank named here did come: it collects the others, and left when it found one missing.
+        yield TransportError(message.anchor, "closed", m[0], f"rank {m['rank']}", None, (), True, **message.common)
     elif (m := _TIMEOUT.search(text)) is not None:
         yield TransportError(message.anchor, "timeout", m[0], "", int(m["ms"]), (), from_exception, **message.common)
     elif (m := _CLOSED.search(text)) is not None:

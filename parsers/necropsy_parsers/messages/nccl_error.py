@@ -54,12 +54,17 @@ _DUPLICATE: Final = re.compile(
 _PEER: Final = re.compile(
     r"(?:Call to \w+ (?:from|to)|Connect to|connect to|peer|Peer|remote|from) "
     r"(?P<peer>\d+\.\d+\.\d+\.\d+|[0-9a-f:]{6,}|[\w.-]+\.[\w.-]+)<(?P<port>\d+)>"
-    r"(?: (?:failed|error)[: ]*(?P<why>[A-Za-z][^\n]*))?"
+    r"(?: (?:failed|error)[: ]*(?P<why>[A-Za-z][^\n]*)| with (?:status=|error )(?P<status>\w+(?:\(\d+\))?))?"
 )
 _KIND: Final = (
     (
+        re.compile(r"creating shared memory segment|shared memory segment .{0,60}(?:failed|No space)|/dev/shm/nccl"),
+        "shared-memory",
+    ),
+    (
         re.compile(
             r"ncclRemoteError"
+            r"|Got completion from peer"
             r"|remote process exited or there was a network error"
             r"|Call to (?:recv|send) (?:from|to)"
             r"|Net: .*remote"
@@ -79,12 +84,13 @@ _COMM: Final = re.compile(
     r"cudaDev (?P<dev>\d+)(?: nvmlDev \d+)? "
     r"busId (?P<bus>[0-9a-f]+)"
 )
+_ADAPTER: Final = re.compile(r"\bhca (\w+)")
 _VERSION: Final = re.compile(r"NCCL version (?P<version>[\d.]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class NcclError(Record):
-    """One error. `kind`: duplicate-gpu, remote, cuda, system, usage, internal, aborted.
+    """One error. `kind`: duplicate-gpu, remote, shared-memory, cuda, system, usage, internal, aborted.
 
     `pair` are the two ranks of a duplicate GPU, `bus` its PCI bus id in hex; `peer` and `port` the other end of a
     broken connection; `why` the system's words.
@@ -110,6 +116,28 @@ class NcclCommunicator(Record):
     bus: str
 
 
+def _why(peer: re.Match[str], text: str) -> str:
+    """The system's words, or the InfiniBand completion status and the adapter that reports it."""
+    if peer["status"]:
+        adapter = _ADAPTER.search(text)
+        return f"completion status {peer['status']}" + (f" on {adapter[1]}" if adapter else "")
+    return (peer["why"] or "").strip()
+
+
+def _speaks(message: Message) -> bool:
+    """Whether a line is NCCL's or torch's own, and not somebody's words about such a line."""
+    text = message.first
+    place = message.origin.place
+    own = place is not None and place[0].endswith((".cpp", ".cc", ".h"))
+    if "NCCL INFO" in text or (own and (message.origin.level or "") in ("I", "W")):
+        return False
+    return (
+        "NCCL WARN" in text
+        or own
+        or text.startswith(("nccl", "socket", "ibv", "Call to", "NCCL error", "Duplicate GPU"))
+    )
+
+
 def read(message: Message) -> Iterator[NcclError | NcclCommunicator]:
     """Errors and communicators in `message`."""
     text = message.text
@@ -119,7 +147,7 @@ def read(message: Message) -> Iterator[NcclError | NcclCommunicator]:
         )
     duplicate = _DUPLICATE.search(text)
     kind = "duplicate-gpu" if duplicate else next((k for p, k in _KIND if p.search(text)), "")
-    if not kind or (message.exception is None and "NCCL INFO" in text):
+    if not kind or (message.exception is None and not _speaks(message)):
         return
     peer, version = _PEER.search(text), _VERSION.search(text)
     yield NcclError(
@@ -129,7 +157,7 @@ def read(message: Message) -> Iterator[NcclError | NcclCommunicator]:
         duplicate["bus"] if duplicate else "",
         peer["peer"] if peer else "",
         int(peer["port"]) if peer else None,
-        (peer["why"] or "").strip() if peer else "",
+        _why(peer, text) if peer else "",
         version["version"].rstrip(".") if version else "",
         message.exception is not None,
         **message.common,

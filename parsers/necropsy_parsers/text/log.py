@@ -127,7 +127,7 @@ class LogReader:
         last = self._peeler.peel(pieces(gap.tail)[-1])
         self._now = last.origin.time or self._now
         anchor = Anchor(self.name, gap.start, gap.end, gap.number)
-        origin = replace(UNKNOWN, rank=self._defaults.rank, time=self._now)
+        origin = replace(last.origin, rank=self._defaults.rank, time=self._now)
         yield TextRun(
             anchor,
             gap.lines,

@@ -26,6 +26,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -231,11 +232,16 @@ SAYINGS: Final = (
 )
 
 
+_OTHERS: Final = re.compile(
+    r"loading state_dict|sizes of the same param in process"
+)  # told better by CRS009 and DST019
+
+
 @rule("CRS010", "shape-mismatch", Severity.FATAL)
 def check(exceptions: Exceptions) -> Iterator[Finding]:
     """Exceptions about sizes, dtypes and devices of tensors."""
     for row in exceptions:
-        if row.name in ("OutOfMemoryError", "SafetensorError") or "loading state_dict" in row.text:
+        if row.name in ("OutOfMemoryError", "SafetensorError") or _OTHERS.search(row.text):
             continue
         if (found := match(SAYINGS, row)) is not None:
             message = " ".join(said(found).replace(" :", ":").replace(" .", ".").split())

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 
 from necropsy_parsers.messages.gloo_error import TransportError
 
-from necropsy.claim import event_of, told
+from necropsy.claim import event_of, handled, told
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.collective_timeouts import CollectiveTimeouts
@@ -60,11 +60,12 @@ def check(
     """One finding an attempt for NCCL's watchdog, one an exception for gloo's waits and barriers."""
     for attempt in sorted({t.attempt for t in timeouts}):
         rows = [t for t in timeouts if t.attempt == attempt]
-        waiting = {t.rank for t in rows if t.rank is not None}
-        yield timeout_finding(rows, quiet(waiting, attempt, activity, communicators, exceptions), dumps, settings)
+        suspects = quiet(rows, attempt, activity, communicators, exceptions)
+        yield timeout_finding(rows, suspects, dumps, settings, exceptions)
     for error in transport:
         if error.kind != "closed":
-            yield from _gloo(error, exceptions, activity)
+            tolerated = activity.job_went_on(error.seq, error.attempt)
+            yield from (handled(f) if tolerated else f for f in _gloo(error, exceptions, activity))
 
 
 def _gloo(error: TransportError, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:

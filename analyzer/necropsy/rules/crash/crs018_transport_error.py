@@ -42,6 +42,7 @@ from necropsy.rule import rule
 _SAYS: Final = {
     "remote": "the peer{at} is gone or the network to it failed",
     "system": "a system call or the network failed{at}",
+    "shared-memory": "shared memory (/dev/shm) is too small for NCCL's buffers",
     "internal": "NCCL failed inside (internal error)",
     "usage": "NCCL was used in a way it does not allow (invalid usage)",
     "aborted": "the communicator was aborted because another rank failed",
@@ -51,6 +52,13 @@ _DEBUG: Final = Fix(
     "env",
     "safe",
     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET",
+)
+
+
+_SHM: Final = Fix(
+    "Give the container a larger /dev/shm, or let NCCL do without it",
+    "config",
+    command="docker run --shm-size=16g ...   # or --ipc=host; NCCL_SHM_DISABLE=1",
 )
 
 
@@ -73,6 +81,12 @@ def _peer_fixes(peer: str) -> tuple[Fix, ...]:
     )
 
 
+def _fixes(kind: str, peer: str) -> tuple[Fix, ...]:
+    if kind == "shared-memory":
+        return (_SHM,)
+    return _peer_fixes(peer) if kind in ("remote", "aborted") or peer else (_DEBUG,)
+
+
 def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follows: str) -> Finding:
     first = errors[0]
     named = next((e for e in errors if e.peer), first)
@@ -87,15 +101,16 @@ def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follow
         facts["reported by ranks"] = reporting
     clause = _SAYS[kind].format(at=at)
     shows = {PROCESS_DIED, PEER_ABSENT} if kind in ("remote", "aborted", "system") else set()
+    own = kind in ("shared-memory", "internal", "usage")
     undetermined = "; the cause is not in this log" if kind in ("remote", "aborted") else ""
     return from_incident(
         first,
         row,
         f"NCCL error{why}: {clause}{undetermined}.",
-        ranks=(),
+        ranks=tuple(reporting) if own else (),
         facts=facts,
         confidence=Confidence.POSSIBLE if undetermined else Confidence.LIKELY,
-        fixes=_peer_fixes(named.peer) if kind in ("remote", "aborted", "system") else (_DEBUG,),
+        fixes=_fixes(kind, named.peer),
         shows=frozenset(shows),
         leaves=frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE}),
         related=_copies(errors),

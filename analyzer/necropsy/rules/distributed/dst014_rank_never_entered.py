@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.collective_timeouts import CollectiveTimeouts
 from necropsy.evidence.dump_signals import DumpSignals
+from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.lagging_ranks import LaggingRankRows
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.watchdog_counters import WatchdogCounterRows
@@ -44,6 +45,7 @@ def check(
     lagging: LaggingRankRows,
     counters: WatchdogCounterRows,
     dumps: DumpSignals,
+    exceptions: Exceptions,
     settings: Settings,
     activity: Activity,
 ) -> Iterator[Finding]:
@@ -53,4 +55,5 @@ def check(
         if not suspects.ranks:
             suspects = idle(attempt, counters, activity)
         if suspects.ranks:
-            yield timeout_finding([t for t in timeouts if t.attempt == attempt], suspects, dumps, settings)
+            rows = [t for t in timeouts if t.attempt == attempt]
+            yield timeout_finding(rows, suspects, dumps, settings, exceptions)

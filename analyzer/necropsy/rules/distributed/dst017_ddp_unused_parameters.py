@@ -35,7 +35,7 @@ from necropsy_parsers.messages.ddp_error import DdpError
 from necropsy.claim import from_exception
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.ddp_errors import DdpErrors
-from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.settings import Settings
 from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.rule import rule
@@ -67,6 +67,16 @@ def _what(error: DdpError) -> str:
     return "Some parameters"
 
 
+def _fixes(error: DdpError, row: ExceptionRow, *, detailed: bool) -> tuple[Fix, ...]:
+    """What to change; the names only if they are not known, and no unused-parameter search beside a static graph."""
+    what = _what(error)
+    use = Fix(f"Use {what[0].lower()}{what[1:]} in every forward pass, or remove the module", "code")
+    if "static_graph" in row.text:
+        static = Fix("Remove static_graph=True: which parameters are used changes between iterations", "code")
+        return (static, use) if error.names or detailed else (static, use, _NAMES)
+    return (use, _CONDITIONAL) if error.names or detailed else (use, _CONDITIONAL, _NAMES)
+
+
 @rule("DST017", "ddp-unused-parameters", Severity.FATAL, aliases=("find-unused-parameters",))
 def check(errors: DdpErrors, exceptions: Exceptions, settings: Settings) -> Iterator[Finding]:
     """One finding a rank that raises; copies of one place become one with all ranks."""
@@ -81,9 +91,6 @@ def check(errors: DdpErrors, exceptions: Exceptions, settings: Settings) -> Iter
             facts["parameters"] = list(error.names[:20])
         if error.indices:
             facts["parameter indices"] = list(error.indices[:40])
-        first = Fix(
-            f"Use {_what(error)[0].lower()}{_what(error)[1:]} in every forward pass, or remove the module", "code"
-        )
         yield from_exception(
             row,
             (
@@ -93,6 +100,6 @@ def check(errors: DdpErrors, exceptions: Exceptions, settings: Settings) -> Iter
             code=tuple(replace(p, exactness="function", how="raised one iteration later") for p in row.places),
             ranks=(error.rank,) if error.rank is not None else (),
             facts=facts,
-            fixes=(first, _CONDITIONAL) if error.names or detailed else (first, _CONDITIONAL, _NAMES),
+            fixes=_fixes(error, row, detailed=detailed),
             leaves=frozenset({PROCESS_DIED, PEER_ABSENT}),
         )

@@ -35,6 +35,14 @@ from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 
 
+_NAMES = Fix(
+    "To see its name, run with TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    "env",
+    "safe",
+    "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ...",
+)
+
+
 @rule("DST018", "ddp-parameter-marked-twice", Severity.FATAL)
 def check(errors: DdpErrors, exceptions: Exceptions) -> Iterator[Finding]:
     """One finding a rank that raises."""
@@ -54,6 +62,7 @@ def check(errors: DdpErrors, exceptions: Exceptions) -> Iterator[Finding]:
             f"The parameter {which} was marked ready twice in one backward pass, which DDP cannot reduce.",
             facts={"parameter": error.names[0]} if error.names else {},
             fixes=(
+                *(() if error.names else (_NAMES,)),
                 Fix("Checkpoint without reentry: torch.utils.checkpoint.checkpoint(..., use_reentrant=False)", "code"),
                 Fix(
                     "If the graph is the same in every iteration, pass static_graph=True to DistributedDataParallel",
