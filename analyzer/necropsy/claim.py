@@ -14,6 +14,7 @@ from necropsy.conditions import PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.finding import Confidence, Finding, Fix, Place, Role, Severity
+from necropsy.provenance.frames import is_library
 
 
 def process_of(origin: Origin) -> str:
@@ -32,7 +33,7 @@ def ranks_of(origin: Origin) -> tuple[int, ...]:
 
 def logged_place(origin: Origin) -> tuple[Place, ...]:
     """The place of the logging call, where the logger printed it."""
-    if origin.place is None or not origin.place[0].endswith(".py"):
+    if origin.place is None or not origin.place[0].endswith(".py") or is_library(origin.place[0]):
         return ()
     return (Place(origin.place[0], origin.place[1], how="logger"),)
 

@@ -25,15 +25,15 @@ def runs(evidence: Evidence, findings: Sequence[Finding]) -> list[Run]:
     """One row a rank that the inputs show, in order of rank; empty for jobs of a single process."""
     activity = evidence.get(Activity)
     seen: set[int] = {r for f in findings for r in f.ranks}
-    seen |= {int(row.writer.removeprefix("rank")) for row in activity if row.writer.startswith("rank")}
+    seen |= {row.rank for row in activity if row.rank is not None}
     seen |= _ranks(e.origin for e in evidence.get(Exceptions))
     seen |= {t.rank for t in evidence.get(CollectiveTimeouts) if t.rank is not None}
     seen |= {c.rank for c in evidence.get(NcclCommunicators)}
     if len(seen) < 2:
         return []
-    last = {row.writer: row.last for row in sorted(activity, key=lambda r: r.seq) if row.last.strip()}
+    last = {row.rank: row.last for row in sorted(activity, key=lambda r: r.seq) if row.last.strip()}
     waiting = {t.rank for t in evidence.get(CollectiveTimeouts)}
-    return [_run(rank, findings, last.get(f"rank{rank}", ""), rank in waiting) for rank in sorted(seen)]
+    return [_run(rank, findings, last.get(rank, ""), rank in waiting) for rank in sorted(seen)]
 
 
 def _ranks(origins: Iterable[Origin]) -> set[int]:

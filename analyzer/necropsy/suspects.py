@@ -78,7 +78,7 @@ def quiet(
 ) -> Suspects:
     """Ranks that are seen and do not complain; of these the ones that failed, if any did."""
     waiting = {t.rank for t in timeouts if t.rank is not None}
-    seen = {int(r.writer[4:]) for r in activity if r.writer.startswith("rank") and r.attempt == attempt}
+    seen = {r.rank for r in activity if r.rank is not None and r.attempt == attempt}
     if _complete(communicators):
         seen |= {c.rank for c in communicators if c.attempt == attempt}
     seen |= _the_one_missing(waiting)
@@ -103,7 +103,7 @@ def _complete(communicators: NcclCommunicators) -> bool:
 
 def last_words(ranks: Sequence[int], activity: Activity, timeouts: Sequence[CollectiveTimeout] = ()) -> str:
     """The last line that the first of these ranks wrote; `timeouts` tell which processes belong to others."""
-    rows = [r for r in activity if ranks and r.writer == f"rank{ranks[0]}" and r.last.strip()]
+    rows = [r for r in activity if ranks and r.rank == ranks[0] and r.last.strip()]
     if not rows and len(ranks) == 1:  # a process that never names its rank: the one left when the others are known
         known = {r.pid for r in activity if r.writer.startswith("rank")} | {t.origin.pid for t in timeouts}
         rows = [r for r in activity if r.pid is not None and r.pid not in known and r.last.strip()]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from necropsy_parsers.messages.collective_timeout import CollectiveTimeout
 
 from necropsy.claim import event_of, from_incident
 from necropsy.conditions import GARBAGE, PEER_ABSENT, PROCESS_DIED
+from necropsy.evidence.collective_stacks import CollectiveStacks
 from necropsy.evidence.dump_signals import DumpSignals
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.settings import Settings
-from necropsy.finding import Confidence, Fact, Finding, Fix, Related
+from necropsy.finding import Confidence, Fact, Finding, Fix, Place, Related
+from necropsy.provenance.frames import innermost_user, place_of
 from necropsy.suspects import Suspects
 
 _DUMPS: Final = Fix(
@@ -66,6 +68,7 @@ def timeout_finding(
     dumps: DumpSignals,
     settings: Settings,
     exceptions: Exceptions,
+    stacks: CollectiveStacks,
 ) -> Finding:
     """The finding about the timeouts of one attempt; DST014 tells the same event when it knows who never entered."""
     first = rows[0]
@@ -81,6 +84,9 @@ def timeout_finding(
     if started:
         facts["dump started by ranks"] = started
     raised = [row for t in rows if (row := exceptions.said(t)) is not None]
+    changes: dict[str, Any] = {}
+    if places := _waiting_places(first.attempt, stacks):
+        changes["code"] = places
     return from_incident(
         first,
         next((row for row in raised if row.places), None),
@@ -96,7 +102,15 @@ def timeout_finding(
         leaves=frozenset({PEER_ABSENT, PROCESS_DIED, GARBAGE}),
         event=f"collective-timeout@{first.attempt}",
         claims=frozenset(event_of(row) for row in raised),
+        **changes,
     )
+
+
+def _waiting_places(attempt: int, stacks: CollectiveStacks) -> tuple[Place, ...]:
+    """Where the waiting ranks called the collective, each place once."""
+    users = [innermost_user(s.frames) for s in stacks if s.attempt == attempt]
+    places = {place_of(u, how="stack of the waiting collective"): None for u in users if u is not None}
+    return tuple(places)[:3]
 
 
 def _advice(suspects: Suspects, settings: Settings) -> tuple[Fix, ...]:

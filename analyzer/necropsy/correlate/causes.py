@@ -75,7 +75,7 @@ def _explains(c: Finding, f: Finding) -> bool:
         return True
     # A peer's death comes before it is noticed, wherever its own words stand; an unknown order lets a cause that
     # is no sign of somebody else's failure explain one that is.
-    own_failure = not c.shows & {PROCESS_DIED, PEER_ABSENT} and c.severity is Severity.FATAL
+    own_failure = c.severity is Severity.FATAL and (not c.shows & {PROCESS_DIED, PEER_ABSENT} or _names_suspects(c))
     if before is None:
         return own_failure
     late = seconds_between(f, c)
@@ -84,8 +84,12 @@ def _explains(c: Finding, f: Finding) -> bool:
 
 def _witness(c: Finding, f: Finding) -> bool:
     """Whether `c` only tells of somebody else's end, while `f` already names who did not take part."""
-    names_suspects = PEER_ABSENT in f.shows and PROCESS_DIED not in f.shows and bool(f.ranks)
-    return names_suspects and PROCESS_DIED in c.shows and not set(c.ranks) & set(f.ranks)
+    return _names_suspects(f) and PROCESS_DIED in c.shows and not set(c.ranks) & set(f.ranks)
+
+
+def _names_suspects(f: Finding) -> bool:
+    """Whether `f` is about a wait that somebody did not join, and knows who."""
+    return PEER_ABSENT in f.shows and PROCESS_DIED not in f.shows and bool(f.ranks)
 
 
 def left_by(f: Finding) -> frozenset[str]:

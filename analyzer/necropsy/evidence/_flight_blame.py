@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Final
 
 from necropsy.evidence._flight_jobs import Job
-from necropsy.evidence._flight_state import RankState, has_started, is_done
-from necropsy.evidence._flight_waits import Wait, Waits, ranks_in, together, waits_of
+from necropsy.evidence._flight_state import RankState, has_started
+from necropsy.evidence._flight_waits import Wait, Waits, together, waits_of, went_past
 
 HOST: Final = "host"  # did not enter what others entered, and waits for nothing
 GPU: Final = "gpu"  # entered, but its GPU does not report what the others' do
@@ -90,7 +90,7 @@ def _completed_elsewhere(found: Waits, rank: int, group: int) -> Wait | None:
     # A frozen process without a dump can leave a collective half done: complete here, not there.
     if not together(op) or any(m not in found.states for m in members):
         return None
-    done = [m for m in members if m != rank and _completed(found, m, group, number)]
+    done = [m for m in members if m != rank and _completed(found, m, group, number, rank, entry)]
     open_ = [m for m in members if number in _out(found.states[m], group)]
     # Aborting a communicator completes its work: a rank with nothing outstanding may have done that.
     if not done or (len(open_) >= len(done) and all(found.states[m].idle for m in done)):
@@ -98,11 +98,13 @@ def _completed_elsewhere(found: Waits, rank: int, group: int) -> Wait | None:
     return Wait(group, number, op, {m: _out(found.states[m], group)[number] for m in open_})
 
 
-def _completed(found: Waits, rank: int, group: int, number: int) -> bool:
-    """Whether a rank's dump shows that it completed a collective."""
+def _completed(found: Waits, rank: int, group: int, number: int, other: int, entry: int) -> bool:
+    """Whether a rank's dump shows that it completed a collective, which `entry` of another rank is, too."""
     state = found.states[rank]
     reached = state.reached.get(group)
-    if reached is None or number > reached.last or number in reached.out:
+    if reached is None:
+        return went_past(found, rank, other, entry)
+    if number > reached.last or number in reached.out:
         return False
     if found.job.active_only:
         return bool(reached.out) and min(reached.out) > number
@@ -269,6 +271,3 @@ def _reach(edges: dict[int, set[int]], start: int) -> set[int]:
             seen.add(r)
             queue.append(r)
     return seen
-
-
-__all__ = ["CIRCLE", "GPU", "HOST", "NO_DUMP", "STUCK", "Blame", "Verdict", "is_done", "ranks_in", "verdict"]

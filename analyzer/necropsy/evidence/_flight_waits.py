@@ -10,7 +10,7 @@ known can be waited for, waits for the members without a dump.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,8 +74,9 @@ class Waits:
 def waits_of(job: Job, broken: dict[int, int] | None = None) -> Waits:
     """Who waits for whom. `broken`: groups in which collectives from a number on do not match (another cause)."""
     found = Waits(job, states_of(job))
-    comparable = [g for g in range(len(job.groups)) if _comparable(job, g)]
-    for group in comparable:
+    for group in range(len(job.groups)):
+        if not comparable(job, group):
+            continue
         for wait in _in_group(found, group, (broken or {}).get(group)):
             found.add(wait)
     for wait in _sends(found):
@@ -88,8 +89,14 @@ def together(op: str) -> bool:
     return bool(_TOGETHER.match(op.lstrip("_")))
 
 
-def _comparable(job: Job, group: int) -> bool:
-    """Before PyTorch 2.4 one counter counts collectives and sends, and ranks of a group send differently often."""
+def comparable(job: Job, group: int) -> bool:
+    """Whether the numbers of a group's collectives mean the same on each rank.
+
+    Before PyTorch 2.4 one counter counts collectives and sends, and ranks of a group send
+    differently often; and a group without known members may be several groups.
+    """
+    if not job.groups[group].members:
+        return False
     for rank, dump in job.dumps.items():
         if not dump.numbered and group in job.ids[rank]:
             own = {i for i, g in enumerate(job.ids[rank]) if g == group}
@@ -119,13 +126,13 @@ def _in_group(found: Waits, group: int, broken: int | None) -> Iterator[Wait]:
         first = any(states[r].oldest == e for r, e in waiting.items())
         if not together(op) and not first:
             continue  # a root may have completed it, and these wait for older work anyway
-        absent = frozenset(m for m in members if m in states and _entered(found, m, group, number) is False)
+        absent = frozenset(m for m in members if m in states and _entered(found, m, group, number, waiting) is False)
         behind = frozenset(r for r, e in waiting.items() if 0 <= states[r].oldest < e) if not absent else frozenset()
         sure = not found.job.active_only or absent <= inside.keys()
         yield Wait(group, number, op, waiting, absent, behind, unknown, together(op), sure)
 
 
-def _entered(found: Waits, rank: int, group: int, number: int) -> bool | None:
+def _entered(found: Waits, rank: int, group: int, number: int, waiting: dict[int, int]) -> bool | None:
     """Whether a rank has entered a collective; None where its window or dump does not tell."""
     state = found.states[rank]
     reached = state.reached.get(group)
@@ -133,9 +140,27 @@ def _entered(found: Waits, rank: int, group: int, number: int) -> bool | None:
         return True
     if not state.dump.whole:
         return None  # the newest entries are those that a cut dump lacks
-    if reached is None and state.blind:
-        return None
-    return False
+    if reached is None and any(went_past(found, rank, w, e) for w, e in waiting.items()):
+        return True
+    return None if reached is None and state.blind else False
+
+
+def went_past(found: Waits, rank: int, other: int, entry: int) -> bool:
+    """Whether a rank of which only active entries were dumped has newer ones than `entry` of another rank has.
+
+    Then it has completed that one. Holds for ranks that run the same program, which shows in
+    another collective that both have outstanding under the same record number.
+    """
+    a, b = found.states[rank], found.states[other]
+    records, theirs = a.dump.entries.record, b.dump.entries.record
+    if not found.job.active_only or not len(records) or records[-1] <= theirs[entry]:
+        return False
+    return any(
+        number in b.reached[g].out and records[i] == theirs[b.reached[g].out[number]]
+        for g, reached in a.reached.items()
+        if g in b.reached
+        for number, i in reached.out.items()
+    )
 
 
 # -- sends and receives -------------------------------------------------------------
@@ -199,8 +224,3 @@ def _surplus(found: Waits, source: int, target: int, sent: Pending, received: Pe
 def _counted(found: Waits, *ranks: int) -> bool:
     """Whether the dumps hold all that these ranks ever sent and received."""
     return all(found.states[r].from_start for r in ranks) and not found.job.active_only
-
-
-def ranks_in(waits: Iterable[Wait]) -> frozenset[int]:
-    """All ranks that wait in these."""
-    return frozenset(r for w in waits for r in w.waiting)

@@ -31,6 +31,7 @@ class ActivityRow:
     progress: int
     last: str = ""
     pid: int | None = None
+    rank: int | None = None
 
 
 class Activity(Table[ActivityRow]):
@@ -48,29 +49,23 @@ class Activity(Table[ActivityRow]):
         "progress": "lines of them that report a step of work",
         "last": "the last line of the run",
         "pid": "process id in the prefix, or None",
+        "rank": "rank of the last line, or None",
     }
 
     def add(self, record: Record) -> None:
         """Take a run of text, or a reported loss."""
         if isinstance(record, TextRun):
-            if record.ordinary:
+            if record.ordinary or record.last:
                 writer = ANYBODY if record.key == ANYBODY else writer_of(record.origin)
-                self.rows.append(
-                    ActivityRow(
-                        record.anchor,
-                        record.seq,
-                        record.attempt,
-                        writer,
-                        record.ordinary,
-                        record.progress,
-                        record.last,
-                        record.origin.pid,
-                    )
-                )
+                self._append(record, writer, record.ordinary, record.progress, record.last)
         elif isinstance(record, TrainingValue):
-            self.rows.append(
-                ActivityRow(record.anchor, record.seq, record.attempt, writer_of(record.origin), 1, 1, record.text)
-            )
+            self._append(record, writer_of(record.origin), 1, 1, record.text)
+
+    def _append(self, record: Record, writer: str, ordinary: int, progress: int, last: str) -> None:
+        o = record.origin
+        self.rows.append(
+            ActivityRow(record.anchor, record.seq, record.attempt, writer, ordinary, progress, last, o.pid, o.rank)
+        )
 
     def went_on(self, origin: Origin, seq: int, attempt: int) -> bool:
         """Whether the writer of `origin` reports enough after `seq` to have gone on working."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
-from necropsy_parsers.records import Record
+from necropsy_parsers.records import Frame, Record
 
 NAME: Final = "collective_timeout"
 TITLE: Final = "Timeouts of collectives, and the watchdog's counters"
@@ -28,6 +28,7 @@ TRIGGERS: Final = (
     b"lagging ranks",
     b"but didn't join collective",
     b"Timeout at collective",
+    b"Stack trace of the failed collective",
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, "
@@ -50,7 +51,10 @@ _COUNTERS: Final = re.compile(
     r"last completed(?: NCCL)? work: (?P<completed>-?\d+)"  # -1: none yet
 )
 # `name` takes the GUID in: groups of the same ID on other ranks are other groups. The description may be missing.
-_GROUP: Final = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID)? ?(?P<name>[^\]]*?) ?Rank (?P<rank>\d+)\]")
+_GROUP: Final = re.compile(
+    r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s(]+))? ?\((?P<name>[^)]*)\) Rank (?P<rank>\d+)\]"
+)
+_STACK: Final = re.compile(r"^#\d+ (?P<function>\S+) from (?P<file>.+):(?P<line>\d+)$", re.MULTILINE)
 _LAGGING: Final = re.compile(
     r"(?:ranks? )?\[(?P<ranks>[\d, ]+)\] (?:(?:are|is) the lagging ranks?|finished collective #\d+, but didn't join)"
 )
@@ -91,19 +95,35 @@ class LaggingRanks(Record):
     ranks: tuple[int, ...]
 
 
-def read(message: Message) -> Iterator[CollectiveTimeout | WatchdogCounters | LaggingRanks]:
-    """What the watchdog says in `message`."""
+@dataclass(frozen=True, slots=True)
+class CollectiveStack(Record):
+    """Where a waiting rank called the collective that did not finish (flight recorder on, torch 2.9 or later)."""
+
+    rank: int | None
+    frames: tuple[Frame, ...]
+
+
+def read(message: Message) -> Iterator[CollectiveTimeout | WatchdogCounters | LaggingRanks | CollectiveStack]:
+    """What the watchdog says in `message`.
+
+    `[Rank 1]` inside a message is the rank within a process group (since torch 2.4); the rank that a launcher's prefix
+    gives is that of the job, and wins.
+    """
     text = message.text
     spoken = _RANK.search(text)
-    rank = int(spoken[1] or spoken[2]) if spoken else message.origin.rank
-    if (m := _LAGGING.search(text)) is not None:
-        yield LaggingRanks(message.anchor, tuple(int(r) for r in m["ranks"].split(",")), **message.common)
+    rank = message.origin.rank
+    if rank is None and spoken is not None:
+        rank = int(spoken[1] or spoken[2])
+    if (lag := _LAGGING.search(text)) is not None:
+        yield LaggingRanks(message.anchor, tuple(int(r) for r in lag["ranks"].split(",")), **message.common)
+    if "Stack trace of the failed collective:" in text and (frames := _frames(text)):
+        yield CollectiveStack(message.anchor, rank, frames, **message.common)
     m = _TIMEOUT.search(text)
     if m is not None and (message.exception is not None or is_label(_OWN.sub("", text[: m.start()]))):
         numel = _NUMEL.search(m["rest"])
         yield CollectiveTimeout(
             message.anchor,
-            rank=int(m["rank"]) if m["rank"] else rank,
+            rank=rank,
             operation=m["op"].lstrip("_"),
             sequence=int(m["seq"]) if m["seq"] else None,
             elements=_elements(numel) if numel else None,
@@ -115,13 +135,19 @@ def read(message: Message) -> Iterator[CollectiveTimeout | WatchdogCounters | La
         group = _GROUP.search(text)
         yield WatchdogCounters(
             message.anchor,
-            rank=int(group["rank"]) if group else rank,
-            group=f"{group['id']} ({group['name']})" if group else "",
+            rank=rank,
+            group=f"{group['guid'] or group['id']} ({group['name']})" if group else "",
             enqueued=int(c["enqueued"]),
             completed=int(c["completed"]),
             at=int(c["at"]) if c["at"] else None,
             **message.common,
         )
+
+
+def _frames(text: str) -> tuple[Frame, ...]:
+    """The Python stack of the collective, outermost call first (it is printed the other way round)."""
+    found = [Frame(m["file"], int(m["line"]), m["function"]) for m in _STACK.finditer(text)]
+    return tuple(reversed(found))
 
 
 def _elements(m: re.Match[str]) -> int:

@@ -54,7 +54,7 @@ def read(message: Message) -> Iterator[DumpSignal]:
     source = _FROM.search(text)
     yield DumpSignal(
         message.anchor,
-        rank=int(spoken[1]) if spoken else message.origin.rank,
+        rank=message.origin.rank if message.origin.rank is not None or spoken is None else int(spoken[1]),
         initiator=bool(own),
         heard_from=int(source[1]) if source and not own else None,
         **message.common,

@@ -3,40 +3,56 @@
 Segmentation fault (core dumped)          bash: line 1: 4411 Killed   python train.py
 Fatal Python error: Segmentation fault    Aborted (core dumped)       exit code 139
 Illegal instruction (core dumped)         Bus error (core dumped)     exitcode : -11 (pid: 4411)
+failed (exitcode: -6) local_rank: 1 (pid: 88013) of binary: /opt/conda/bin/python        torchrun
+srun: error: node-3: tasks 0-2: Aborted (core dumped)
+mpirun noticed that process rank 3 with PID 4411 on node node-3 exited on signal 9 (Killed).
+[rank: 1] Child process with PID 4411 terminated with code 1. Forcefully terminating ...   Lightning
+['python', '-u', 'train.py'] exits with return code = -9                                   DeepSpeed
+ProcessExitedException: process 1 terminated with signal SIGSEGV                           torch.multiprocessing
+
+A launcher's line says whose end it reports: that process, not the launcher, is then the record's origin.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from necropsy_parsers.messages import Message
-from necropsy_parsers.records import Record
+from necropsy_parsers.records import Origin, Record
 
 NAME: Final = "process_exit"
 TITLE: Final = "Ends of processes: signals and exit codes"
 TRIGGERS: Final = (
     b"egmentation fault", b"SIGSEGV", b"core dumped", b"Killed", b"llegal instruction", b"Bus error", b"Fatal Python error",
     b"xit code", b"xitcode", b"exit status", b"Aborted", b"SIGKILL", b"SIGBUS", b"SIGILL", b"SIGABRT", b"exit 1", b"exited with",
-    b"SIGFPE", b"loating point exception",
+    b"SIGFPE", b"loating point exception", b"exited on", b"Process name: [", b"terminated with", b"with return code",
+    b"died with <Signals",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "bash: line 1:  4411 Segmentation fault      (core dumped) python train.py": {"signal": "SIGSEGV", "pid": 4411},
     "exitcode  : -9 (pid: 4411)": {"signal": "SIGKILL", "pid": 4411},
+    "['/opt/conda/bin/python', '-u', 'train.py'] exits with return code = -9": {"signal": "SIGKILL", "code": -9},
 }
 
 SIGNALS: Final = {
+    1: "SIGHUP",
+    2: "SIGINT",
     4: "SIGILL",
     5: "SIGTRAP",
     6: "SIGABRT",
     7: "SIGBUS",
     8: "SIGFPE",
     9: "SIGKILL",
+    10: "SIGUSR1",
     11: "SIGSEGV",
+    12: "SIGUSR2",
+    13: "SIGPIPE",
+    14: "SIGALRM",
     15: "SIGTERM",
-    2: "SIGINT",
+    24: "SIGXCPU",
 }
 _WORDS: Final = (
     (re.compile(r"Segmentation fault|segmentation fault|SIGSEGV"), "SIGSEGV"),
@@ -45,6 +61,7 @@ _WORDS: Final = (
     (re.compile(r"Floating point exception|SIGFPE"), "SIGFPE"),
     (re.compile(r"\bKilled\b|SIGKILL"), "SIGKILL"),
     (re.compile(r"\bAborted\b|SIGABRT"), "SIGABRT"),
+    (re.compile(r"\bTerminated\b|SIGTERM"), "SIGTERM"),
 )
 # A whole line of a shell or launcher; words inside prose do not count.
 _SHELL: Final = re.compile(
@@ -63,6 +80,21 @@ _CODE: Final = re.compile(
 _DIED: Final = re.compile(
     r"died with <Signals\.(?P<signal>SIG\w+): \d+>|Signal (?P<n>\d+) \((?P<s>SIG\w+)\) received by PID (?P<pid>\d+)"
 )
+# Launchers that say which of their processes they mean.
+_NAMED: Final = (
+    re.compile(
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\) of (?:binary|fn): "
+    ),
+    re.compile(
+        r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on(?: signal (?P<signal>\d+)|$)"
+    ),
+    # PRRTE (Open MPI 5) breaks the line before "signal"; Open MPI names the first process with an exit code on a line of its own.
+    re.compile(r"^signal (?P<signal>\d+)(?: \([\w .]+\))?\.$"),
+    re.compile(r"^Process name: \[(?:\[\d+,\d+\],|\S+[@,])(?P<rank>\d+)\]$"),
+    re.compile(r"\[rank: (?P<rank>\d+)\] Child process with PID (?P<pid>\d+) terminated with code (?P<code>-?\d+)\."),
+    re.compile(r"\] exits with return code = (?P<code>-?\d+)$"),
+    re.compile(r"\bprocess (?P<local>\d+) terminated with (?:signal (?P<name>SIG\w+)|exit code (?P<code>\d+))"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +102,7 @@ class ProcessExit(Record):
     """One reported end. `signal` ("" if none), `code` (None if untold), who said it.
 
     `by`: `shell`, `interpreter` (faulthandler), `launcher`. `reason` is faulthandler's text.
+    Rank, local rank and host of the process that ended are those of `origin`, as far as the line tells them.
     """
 
     signal: str
@@ -88,20 +121,26 @@ def signal_of(code: int) -> str:
 def read(message: Message) -> Iterator[ProcessExit]:
     """The end that `message` reports, if it does."""
     if message.exception is not None:
+        yield from _raised(message)
         return
     text = message.first.strip()
+    if (named := _named(message, text)) is not None:
+        yield named
+        return
     signal, code, pid, by, reason = "", None, None, "shell", ""
+    origin = message.origin
     core = "core dumped" in text
     if (m := _FATAL.search(text)) is not None:
         reason, by = m["reason"].strip(), "interpreter"
-        signal = next((s for p, s in _WORDS if p.search(reason)), "")
+        signal = _signal_in(reason)
     elif (m := _SRUN.match(text)) is not None:
         by, reason = "launcher", m["what"]
-        signal = next((s for p, s in _WORDS if p.search(reason)), "")
+        signal = _signal_in(reason)
+        origin = replace(origin, host=m["host"])
         found = re.search(r"exit code (\d+)", reason)
         code = int(found[1]) if found else None
     elif (m := _SHELL.match(text)) is not None:
-        signal = next((s for p, s in _WORDS if p.search(m["what"])), "")
+        signal = _signal_in(m["what"])
         pid = int(m["pid"]) if m["pid"] else None
     elif (m := _DIED.search(text)) is not None:
         signal, by = m["signal"] or m["s"], "launcher"
@@ -114,4 +153,51 @@ def read(message: Message) -> Iterator[ProcessExit]:
         return
     if code == 0 and not signal:
         return
-    yield ProcessExit(message.anchor, signal, code, pid, by, reason, core, **message.common)
+    yield ProcessExit(
+        message.anchor, signal, code, pid, by, reason, core, origin=origin, seq=message.seq, attempt=message.attempt
+    )
+
+
+def _signal_in(text: str) -> str:
+    return next((s for p, s in _WORDS if p.search(text)), "")
+
+
+def _named(message: Message, text: str) -> ProcessExit | None:
+    """The end that a launcher reports of a process that it names."""
+    m = next((found for form in _NAMED if (found := form.search(text)) is not None), None)
+    if m is None:
+        return None
+    part = {name: value for name, value in m.groupdict().items() if value is not None}
+    code = int(part["code"]) if "code" in part else None
+    if code == 0:
+        return None
+    origin = _whose(message.origin, part)
+    number = int(part.get("signal", 0))
+    signal = part.get("name") or SIGNALS.get(number, f"signal {number}" if number else "") or signal_of(code or 0)
+    pid = int(part["pid"]) if "pid" in part else None
+    return ProcessExit(
+        message.anchor, signal, code, pid, "launcher", "", False, origin=origin, seq=message.seq, attempt=message.attempt
+    )
+
+
+def _whose(origin: Origin, part: dict[str, str]) -> Origin:
+    """The process that a launcher's line names, instead of the launcher."""
+    if not {"rank", "local", "host"} & part.keys():
+        return origin
+    return replace(
+        origin,
+        rank=int(part["rank"]) if "rank" in part else None,
+        local_rank=int(part["local"]) if "local" in part else None,
+        host=part.get("host", origin.host),
+        pid=int(part["pid"]) if "pid" in part else None,
+    )
+
+
+def _raised(message: Message) -> Iterator[ProcessExit]:
+    """The end of another process that an exception reports: a launcher's own, or `torch.multiprocessing.spawn`'s."""
+    text = message.first
+    if "ProcessExitedException" in text:
+        if (named := _named(message, text)) is not None:
+            yield named
+    elif "CalledProcessError" in text and (m := _DIED.search(text)) is not None and m["signal"]:
+        yield ProcessExit(message.anchor, m["signal"], None, None, "launcher", "", False, **message.common)

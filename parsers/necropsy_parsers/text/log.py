@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.messages import Message, all_messages, kinds_of, read_all
-from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record, Stamp
+from necropsy_parsers.messages import Common, Message, all_messages, kinds_of, read_all
+from necropsy_parsers.records import Anchor, Origin, Record, Stamp
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
 from necropsy_parsers.text.naming import NOBODY, Named
@@ -28,6 +28,7 @@ from necropsy_parsers.text.vote import vote
 # Literals besides the messages' own that make a line worth reading.
 BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit")
 MAX_BLOCK: Final = 60  # lines of one message that is no traceback
+LAST_LINES: Final = 24  # lines at the end of a gap that are asked who wrote them
 WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
 SAMPLE_LINES: Final = 400  # of the head, for `vote`
 # Messages that go on in indented lines: warnings quote source, faulthandler and anomaly mode quote stacks.
@@ -124,21 +125,35 @@ class LogReader:
         """Lines nobody looked at: whatever was open ends before them."""
         for writer in self._writers.values():
             yield from self._close(writer)
-        last = self._peeler.peel(pieces(gap.tail)[-1])
-        self._now = last.origin.time or self._now
+        last = self._last_words(gap.tail)
+        self._now = last[-1].origin.time or self._now
         anchor = Anchor(self.name, gap.start, gap.end, gap.number)
-        origin = replace(last.origin, rank=self._defaults.rank, time=self._now)
-        yield TextRun(
-            anchor,
-            gap.lines,
-            gap.lines,
-            0,
-            ANYBODY if self._defaults.rank is None else "",
-            last.text.strip()[:200],
-            origin=origin,
-            seq=gap.start + self._seq,
-            attempt=self._attempts.current,
-        )
+        common: Common = {"origin": last[-1].origin, "seq": gap.start + self._seq, "attempt": self._attempts.current}
+        key = ANYBODY if self._defaults.rank is None else ""
+        yield TextRun(anchor, gap.lines, gap.lines, 0, key, last[-1].text.strip()[:200], **common)
+        for peeled in last[:-1]:
+            yield TextRun(
+                anchor,
+                0,
+                0,
+                0,
+                key,
+                peeled.text.strip()[:200],
+                origin=peeled.origin,
+                seq=common["seq"],
+                attempt=common["attempt"],
+            )
+
+    def _last_words(self, tail: bytes) -> list[Peeled]:
+        """The last line of a gap; before it the last line of each other writer, where lines bear writers."""
+        lines = tail.split(b"\n")
+        found = {"": self._placed(self._peeler.peel(pieces(lines[-1])[-1]))}
+        if found[""].key:
+            for line in reversed(lines[-1 - LAST_LINES : -1]):
+                peeled = self._placed(self._peeler.peel(pieces(line)[-1]))
+                if peeled.key not in (found[""].key, *found) and peeled.text.strip():
+                    found[peeled.key] = peeled
+        return [*(p for key, p in found.items() if key), found[""]]
 
     def _line(self, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
         self._attempts.see(peeled.text)
@@ -173,13 +188,14 @@ class LogReader:
         """The writer of a line; one without prefix may belong to the record above."""
         if peeled.key or peeled.headed:
             return peeled.key
-        last = self._writers.get(self._last)
-        if self._last and last is not None and (last.block is not None or last.trace.open):
-            text = peeled.text
-            plain = self._writers.get("")
-            if (plain is None or not plain.trace.open) and HEADER not in text and text.strip():
-                return self._last
-        return ""
+        last, text = self._writers.get(self._last), peeled.text
+        if not self._last or last is None or not text.strip() or HEADER in text:
+            return ""
+        plain = self._writers.get("")
+        if plain is not None and plain.trace.open:
+            return ""
+        goes_on = last.trace.open or (last.block is not None and self._belongs(last.block, text))
+        return self._last if goes_on else ""
 
     # -- messages ---------------------------------------------------------------
 
@@ -208,6 +224,8 @@ class LogReader:
         # Messages of C++ origin go on without prefix and indentation (`ncclRemoteError: ...`).
         if block.text.endswith("\nLast error:"):
             return bool(text.strip())
+        if text.startswith("#"):
+            return "Stack trace of the failed collective" in block.text
         return text.startswith(("frame #", "ncc", "Last error:", "Exception raised from"))
 
     def _extend(self, writer: Writer, text: str, end: int) -> None:

@@ -14,7 +14,9 @@ from typing import Final
 _ELASTIC: Final = re.compile(
     r"(?:^|[/\\])attempt_(?P<attempt>\d+)[/\\](?P<rank>\d+)[/\\](?:stdout|stderr|error)[\w.]*$"
 )
+# In a file's own name anywhere, of a folder only its whole name: `eval-on-rank0/run.log` is not rank 0's.
 _RANK: Final = re.compile(r"(?:^|[^A-Za-z])rank[-_ .]?(?P<rank>\d{1,6})(?!\d)", re.IGNORECASE)
+_RANK_FOLDER: Final = re.compile(r"rank[-_ .]?(?P<rank>\d{1,6})", re.IGNORECASE)
 _ATTEMPT: Final = re.compile(
     r"(?:^|[^A-Za-z])(?:attempt|restart|retry|try)[-_ .]?(?P<attempt>\d{1,4})(?!\d)", re.IGNORECASE
 )
@@ -39,6 +41,7 @@ def named(name: str) -> Named:
     elastic = _ELASTIC.search(name)
     if elastic is not None:
         return Named(int(elastic["rank"]), int(elastic["attempt"]))
-    short = "/".join(re.split(r"[/\\!]", name)[-3:])
-    rank, attempt = list(_RANK.finditer(short)), _ATTEMPT.search(short)
-    return Named(int(rank[-1]["rank"]) if rank else None, int(attempt["attempt"]) if attempt else 0)
+    *folders, file = re.split(r"[/\\!]", name)[-3:]
+    ranks = list(_RANK.finditer(file)) or [m for f in folders if (m := _RANK_FOLDER.fullmatch(f)) is not None]
+    attempt = next((m for part in (file, *folders) if (m := _ATTEMPT.search(part)) is not None), None)
+    return Named(int(ranks[-1]["rank"]) if ranks else None, int(attempt["attempt"]) if attempt else 0)

@@ -19,7 +19,7 @@ from ahocorasick_rs import BytesAhoCorasick
 from necropsy_parsers.issues import Issues
 
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
-TAIL: Final = 400  # bytes kept of a gap's last line: its clock, and what a quiet rank said last
+TAIL: Final = 4096  # bytes kept of a gap's end: its clock, and what quiet ranks said last
 SAMPLED: Final = b"oss"  # loss, Loss: progress lines, of which a sample is enough
 SAMPLES_PER_CHUNK: Final = 2000  # with 4 MiB chunks a log of 2 MB is read whole, 1 GB at some 4% of its cost
 
@@ -41,7 +41,7 @@ class RawLine:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Lines that nobody needs to look at: offsets, first line, how many, and (the start of) the last one."""
+    """Lines that nobody needs to look at: offsets, first line, how many, and the text of the last ones."""
 
     start: int
     end: int
@@ -129,9 +129,8 @@ class Scanner:
 
     def _gap(self, chunk: bytes, base: int, begin: int, end: int) -> Gap:
         lines = chunk.count(b"\n", begin, end)
-        last = chunk.rfind(b"\n", begin, max(begin, end - 1)) + 1 or begin
         whole = lines + (not chunk.endswith(b"\n", begin, end))
-        gap = Gap(base + begin, base + end, self.lines + 1, whole, chunk[last : min(end, last + TAIL)].rstrip(b"\n"))
+        gap = Gap(base + begin, base + end, self.lines + 1, whole, chunk[max(begin, end - TAIL) : end].rstrip(b"\n"))
         self.lines += lines
         return gap
 

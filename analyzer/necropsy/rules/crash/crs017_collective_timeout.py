@@ -35,6 +35,7 @@ from necropsy_parsers.messages.gloo_error import TransportError
 from necropsy.claim import event_of, handled, told
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.activity import Activity
+from necropsy.evidence.collective_stacks import CollectiveStacks
 from necropsy.evidence.collective_timeouts import CollectiveTimeouts
 from necropsy.evidence.dump_signals import DumpSignals
 from necropsy.evidence.exceptions import Exceptions
@@ -51,6 +52,7 @@ from necropsy.timeouts import ALONE, LIMIT, LOGS, names, timeout_finding
 def check(
     timeouts: CollectiveTimeouts,
     dumps: DumpSignals,
+    stacks: CollectiveStacks,
     transport: TransportErrors,
     communicators: NcclCommunicators,
     exceptions: Exceptions,
@@ -61,7 +63,7 @@ def check(
     for attempt in sorted({t.attempt for t in timeouts}):
         rows = [t for t in timeouts if t.attempt == attempt]
         suspects = quiet(rows, attempt, activity, communicators, exceptions)
-        yield timeout_finding(rows, suspects, dumps, settings, exceptions)
+        yield timeout_finding(rows, suspects, dumps, settings, exceptions, stacks)
     for error in transport:
         if error.kind != "closed":
             tolerated = activity.job_went_on(error.seq, error.attempt)

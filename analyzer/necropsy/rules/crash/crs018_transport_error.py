@@ -131,16 +131,14 @@ def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:
     row = exceptions.said(error)
     if row is None or error.kind != "closed":
         return None
-    at = f" {error.peer}" if error.peer and not error.peer.startswith(("127.", "::1")) else ""
+    elsewhere = "" if error.peer.startswith(("127.", "::1", "rank")) else error.peer
+    who = error.peer if error.peer.startswith("rank") else f"a peer {elsewhere}".rstrip()
     return from_exception(
         row,
-        (
-            f"The connection to a peer{at} was lost ({error.why.rstrip(': ')}): "
-            "that process is gone; this rank only noticed."
-        ),
+        f"The connection to {who} was lost ({error.why.rstrip(': ')}): that process is gone; this rank only noticed.",
         facts={"error": error.why},
         confidence=Confidence.POSSIBLE,
-        fixes=_peer_fixes(at.strip()),
+        fixes=_peer_fixes(elsewhere),
         shows=frozenset({PROCESS_DIED, PEER_ABSENT}),
     )
 

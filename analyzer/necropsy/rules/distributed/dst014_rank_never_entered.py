@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from necropsy.evidence.activity import Activity
+from necropsy.evidence.collective_stacks import CollectiveStacks
 from necropsy.evidence.collective_timeouts import CollectiveTimeouts
 from necropsy.evidence.dump_signals import DumpSignals
 from necropsy.evidence.exceptions import Exceptions
@@ -45,6 +46,7 @@ def check(
     lagging: LaggingRankRows,
     counters: WatchdogCounterRows,
     dumps: DumpSignals,
+    stacks: CollectiveStacks,
     exceptions: Exceptions,
     settings: Settings,
     activity: Activity,
@@ -56,4 +58,4 @@ def check(
             suspects = idle(attempt, counters, activity)
         if suspects.ranks:
             rows = [t for t in timeouts if t.attempt == attempt]
-            yield timeout_finding(rows, suspects, dumps, settings, exceptions)
+            yield timeout_finding(rows, suspects, dumps, settings, exceptions, stacks)

@@ -1,0 +1,133 @@
+"""torchrun's summary of failed workers, line by line, and the workers that it describes.
+
+    Root Cause (first observed failure):
+    [0]:
+      time      : 2026-11-29_14:48:32
+      host      : node-3
+      rank      : 1 (local_rank: 1)
+      exitcode  : -11 (pid: 25354)
+      error_file: <N/A>
+      traceback : Signal 11 (SIGSEGV) received by PID 25354
+
+torch/distributed/elastic/multiprocessing/errors/__init__.py since 1.9; since about 2.13 the signal's name follows.
+"First observed" is what the agent of one node noticed first, not what happened first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from necropsy_parsers.messages import Message
+from necropsy_parsers.messages.process_exit import signal_of
+from necropsy_parsers.records import Anchor, Frame, Record
+from necropsy_parsers.text.traceback import PythonTraceback
+
+NAME: Final = "elastic_failure"
+TITLE: Final = "torchrun's summary of failed workers"
+TRIGGERS: Final = (
+    b"time      :", b"host      :", b"rank      :", b"exitcode  :", b"error_file:", b"traceback :",
+    b"Root Cause (first observed failure)",
+)  # fmt: skip
+SAMPLES: Final[dict[str, dict[str, object]]] = {
+    "  host      : node-3": {"name": "host", "value": "node-3"},
+    "  error_file: /tmp/torchelastic_x1/none_y2/attempt_0/1/error.json": {"name": "error_file"},
+    "Root Cause (first observed failure):": {"name": "root"},
+}
+_LINE: Final = re.compile(r"\s*(?P<name>time|host|rank|exitcode|error_file|traceback) *: ?(?P<value>.*)$")
+_ROOT: Final = re.compile(r"\s*Root Cause \(first observed failure\):")
+_RANK: Final = re.compile(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
+_EXIT: Final = re.compile(r"(?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
+_NOTHING: Final = re.compile(r"<N/A>$|To enable traceback see|Signal \d+ \(\S+\) received by PID")
+_EMBEDDED: Final = re.compile(r"\s*traceback ?: Traceback")
+NEAR: Final = 16 * 1024  # bytes between the lines of one worker's entry: error files bring whole tracebacks
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLine(Record):
+    """One line of the summary: its `name` (time, host, rank, exitcode, error_file, traceback, root) and its `value`."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticFailure(Record):
+    """One worker of the summary.
+
+    `code` is the exit code as printed (negative: killed by a signal), `signal` its name or "". `first` tells that the
+    agent noticed it first; `message` is what the worker's error file says on that line ("" if it has none), `frames`
+    the stack of that file, outermost first.
+    """
+
+    rank: int | None
+    local_rank: int | None
+    host: str
+    pid: int | None
+    code: int | None
+    signal: str
+    time: str
+    first: bool
+    error_file: str
+    message: str
+    frames: tuple[Frame, ...] = field(default=())
+
+
+def read(message: Message) -> Iterator[FailureLine]:
+    """The line of the summary that `message` is, if it is one."""
+    if message.exception is not None:
+        return
+    if _ROOT.match(message.first):
+        yield FailureLine(message.anchor, "root", "", **message.common)
+    elif (m := _LINE.match(message.first)) is not None:
+        yield FailureLine(message.anchor, m["name"], m["value"].strip(), **message.common)
+
+
+def failures(lines: Iterable[FailureLine], tracebacks: Iterable[PythonTraceback] = ()) -> list[ElasticFailure]:
+    """The workers that `lines` of summaries describe; `tracebacks` are those that stand inside the summaries."""
+    found: list[ElasticFailure] = []
+    entry: dict[str, FailureLine] = {}
+    first = False
+    stacks = [t for t in tracebacks if _EMBEDDED.match(t.anchor.text)]
+    for line in sorted(lines, key=lambda x: (x.anchor.input, x.seq)):
+        if line.name in ("time", "root") and entry:
+            found += _worker(entry, first, stacks)
+            entry, first = {}, False
+        if line.name == "root":
+            first = True
+        else:
+            entry[line.name] = line
+    found += _worker(entry, first, stacks)
+    return found
+
+
+def _worker(entry: dict[str, FailureLine], first: bool, stacks: Iterable[PythonTraceback]) -> Iterator[ElasticFailure]:
+    """The worker of one entry, if it has an exit code; its record stands at that line."""
+    at = entry.get("exitcode")
+    if at is None or (ended := _EXIT.match(at.value)) is None:
+        return
+    value = {name: line.value for name, line in entry.items() if abs(line.seq - at.seq) < NEAR}
+    ranks = _RANK.match(value.get("rank", ""))
+    code = int(ended["code"])
+    stack = next((s for s in stacks if s.anchor.input == at.anchor.input and 0 < s.seq - at.seq < NEAR), None)
+    told = value.get("traceback", "")
+    error_file = value.get("error_file", "")
+    yield ElasticFailure(
+        Anchor(at.anchor.input, at.anchor.start, at.anchor.end, at.anchor.line, at.anchor.text),
+        rank=int(ranks["rank"]) if ranks else None,
+        local_rank=int(ranks["local"]) if ranks else None,
+        host=value.get("host", ""),
+        pid=int(ended["pid"]),
+        code=code,
+        signal=signal_of(code) if code < 0 else "",
+        time=value.get("time", ""),
+        first=first,
+        error_file="" if error_file == "<N/A>" else error_file,
+        message="" if _NOTHING.match(told) else told,
+        frames=tuple(stack.chain[-1].frames) if stack is not None else (),
+        origin=at.origin,
+        seq=at.seq,
+        attempt=at.attempt,
+    )
