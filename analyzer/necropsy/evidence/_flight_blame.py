@@ -24,6 +24,7 @@ GPU: Final = "gpu"  # entered, but its GPU does not report what the others' do
 NO_DUMP: Final = "no dump"  # the others wait for it, and it left no dump
 CIRCLE: Final = "circle"  # wait for each other
 STUCK: Final = "stuck"  # all entered, nobody completes: one of them, not known which
+INCOMPLETE: Final = "incomplete"  # too few dumps to say for whom these wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,10 @@ def _rest(found: Waits, left: frozenset[int], known: bool) -> Iterator[Blame]:
     """Blames for the waiting of `left`; `known`: others have been blamed, so that only strong signs count."""
     waits = [w for w in found.waits if w.waiting.keys() & left]
     without = _without_dump(found, waits)
+    if len(found.job.without_dump) > len(found.states):
+        if without and not known:
+            yield Blame(INCOMPLETE, (), tuple(sorted(_naming(waits, without), key=_telling)))
+        return
     if without:
         yield Blame(NO_DUMP, tuple(sorted(without)), tuple(sorted(_naming(waits, without), key=_telling)))
         left -= _explained(found, without | {r for w in _naming(waits, without) for r in w.waiting})

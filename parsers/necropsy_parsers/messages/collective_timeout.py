@@ -33,7 +33,6 @@ TRIGGERS: Final = (
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4141, OpType=ALLREDUCE, "
     "NumelIn=1, NumelOut=1, Timeout(ms)=1200000) ran for 1200004 milliseconds before timing out.": {
-        "rank": 1,
         "operation": "ALLREDUCE",
         "sequence": 4141,
     },

@@ -23,7 +23,6 @@ TITLE: Final = "Initiators and followers of a flight-recorder dump"
 TRIGGERS: Final = (b"dump signal", b"signal dumping", b"dump debug info", b"dumping debug info")
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "[PG ID 0 PG GUID 0(default_pg) Rank 2] Observed flight recorder dump signal from another rank via TCPStore.": {
-        "rank": 2,
         "initiator": False,
     },
 }

@@ -29,7 +29,7 @@ TRIGGERS: Final = (
     b"Unable to find interface for", b"Unable to resolve hostname", b"EADDRINUSE", b"ddress already in use",
     b"failed to listen on any", b"The client socket has", b"waiting for clients", b"RendezvousConnectionError",
     b"connectFullMesh failed", b"onnect to ", b"Call to connect", b"PollConnect to", b"Call to ibv_", b"Unable to open device",
-    b"NET/OFI", b"initialize any NET plugin", b"Got completion ", b"cannot be retrieved", b"no matching interfaces",
+    b"NET/OFI", b"initialize any NET plugin", b"Got completion ", b"cannot be retrieved", b"No interface found",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "NCCL WARN Bootstrap : no socket interface found": {"kind": "no-interface"},
@@ -53,7 +53,7 @@ _FORMS: Final = tuple(
     (re.compile(pattern), kind, in_lines)
     for pattern, kind, in_lines in (
         (r"(?:Bootstrap|NET/Socket|NET/IB) : (?:no socket interface found|no interface found|No IP interface found)", "no-interface", True),
-        (r"no matching interfaces? (?:found|for)\W*(?P<host>[\w.-]+)", "no-interface", True),
+        (r"No interface found in the same subnet as remote address (?P<host>\S+)", "no-interface", True),
         (r"ifa != nullptr\. Unable to find address for: (?P<host>\S+)|Unable to find interface for: (?P<iface>\S+)", "no-interface", False),
         (r"rp != nullptr\. Unable to find address for: (?P<host>\S+)", "no-name", False),
         (r"Unable to resolve hostname to a \(local\) address", "no-name", False),

@@ -176,7 +176,16 @@ def _named(message: Message, text: str) -> ProcessExit | None:
     signal = part.get("name") or SIGNALS.get(number, f"signal {number}" if number else "") or signal_of(code or 0)
     pid = int(part["pid"]) if "pid" in part else None
     return ProcessExit(
-        message.anchor, signal, code, pid, "launcher", "", False, origin=origin, seq=message.seq, attempt=message.attempt
+        message.anchor,
+        signal,
+        code,
+        pid,
+        "launcher",
+        "",
+        False,
+        origin=origin,
+        seq=message.seq,
+        attempt=message.attempt,
     )
 
 

@@ -21,10 +21,16 @@ NAME: Final = "worker_group"
 TITLE: Final = "Restarts of torchrun's worker group"
 TRIGGERS: Final = (b"will restart worker group", b"max_restarts  ", b"Stopping worker group", b"Starting worker group")
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "[default] Worker group FAILED. 2/3 attempts left;  will restart worker group": {"kind": "failed", "left": 2, "limit": 3},
+    "[default] Worker group FAILED. 2/3 attempts left;  will restart worker group": {
+        "kind": "failed",
+        "left": 2,
+        "limit": 3,
+    },
     "  max_restarts             : 3": {"kind": "limit", "limit": 3},
 }
-_FAILED: Final = re.compile(r"Worker group (?P<state>[A-Z]+)\. (?P<left>\d+)/(?P<limit>\d+) attempts left; +will restart")
+_FAILED: Final = re.compile(
+    r"Worker group (?P<state>[A-Z]+)\. (?P<left>\d+)/(?P<limit>\d+) attempts left; +will restart"
+)
 _JOINED: Final = re.compile(r"Detected (?P<nodes>\d+) new nodes from group_rank=\d+; ?will restart worker group")
 _LIMIT: Final = re.compile(r"\s*max_restarts +: (?P<limit>\d+)$")
 

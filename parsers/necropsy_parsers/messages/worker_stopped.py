@@ -1,9 +1,9 @@
 """Processes that a launcher stopped because another one had ended: never a cause.
 
-    Sending process 25353 closing signal SIGTERM                                       torchrun
-    Unable to shutdown process 25353 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL
-    [2026-11-29 14:48:32,101] [INFO] [launch.py:335:sigkill_handler] Killing subprocess 25353       DeepSpeed
-    srun: Terminating StepId=88.0        srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+Sending process 25353 closing signal SIGTERM                                       torchrun
+Unable to shutdown process 25353 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL
+[2026-11-29 14:48:32,101] [INFO] [launch.py:335:sigkill_handler] Killing subprocess 25353       DeepSpeed
+srun: Terminating StepId=88.0        srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ TRIGGERS: Final = (
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Sending process 25353 closing signal SIGTERM": {"pid": 25353, "signal": "SIGTERM", "by": "torchrun"},
-    "Unable to shutdown process 25353 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL": {"signal": "SIGKILL"},
+    "Unable to shutdown process 25353 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL": {
+        "signal": "SIGKILL"
+    },
 }
 _FORMS: Final = (
     (re.compile(r"Sending process (?P<pid>\d+) closing signal (?P<signal>SIG\w+)"), "torchrun"),

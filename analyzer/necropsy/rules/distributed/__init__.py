@@ -1,1 +1,1 @@
-"""Jobs of many ranks: collectives, communicators, DDP (DST)."""
+"""Jobs of many ranks (DST)."""
