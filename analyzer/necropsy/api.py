@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.records import INPUT_SHIFT
 from necropsy_parsers.sniff import Claim, describe, sniff_source
 from necropsy_parsers.source import open_sources
 
 import necropsy
 from necropsy.config import Config
 from necropsy.correlate import correlate
+from necropsy.correlate.outlived import outlived
 from necropsy.evidence import Evidence
+from necropsy.evidence.activity import Activity
+from necropsy.evidence.clocks import Clocks
 from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding
@@ -35,10 +39,9 @@ class Loaded:
         self.inputs: list[InputRow] = []
         self.evidence = Evidence()
         formats: set[str] = set()
-        seq = 0
-        for source in open_sources(paths, self.issues):
+        for number, source in enumerate(open_sources(paths, self.issues)):
             claim = sniff_source(source)
-            seq = self._read(source, claim, seq, progress)
+            self._read(source, claim, number << INPUT_SHIFT, progress)
             if claim is not None:
                 formats.add(claim.format.name)
         self.evidence.finish(formats)
@@ -46,11 +49,11 @@ class Loaded:
         sources = self.evidence.get(Sources)
         sources.tree = SourceTree([str(s) for s in config.source], paths, sources.quoted)
 
-    def _read(self, source: Source, claim: Claim | None, seq: int, progress: Progress | None) -> int:
+    def _read(self, source: Source, claim: Claim | None, seq: int, progress: Progress | None) -> None:
         if claim is None:
             self.issues.add("sniff/unknown", source.name, detail=describe(source.head(64)))
             self.inputs.append(InputRow(source.name, "unknown", "no format claims it", source.read, 0))
-            return seq
+            return
         records = 0
         for record in claim.format.parse(source, self.issues, seq):
             self.evidence.add(record)
@@ -58,7 +61,6 @@ class Loaded:
             if progress is not None and records % 64 == 0:
                 progress(source.consumed, source.size)
         self.inputs.append(InputRow(source.name, claim.format.name, claim.reason, source.read, records))
-        return seq + source.read + 1
 
 
 def load(paths: str | Sequence[str], *, config: Config | None = None) -> Evidence:
@@ -87,7 +89,8 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
             continue
         found += rule.evaluate(loaded.evidence, config.rules.get(rule.code))
     general = frozenset(r.code for r in all_rules() if r.general)
-    report.findings = correlate(found, general)
+    found = correlate(found, general, loaded.evidence.get(Clocks).starts())
+    report.findings = outlived(found, loaded.evidence.get(Activity))
     report.runs = runs(loaded.evidence, report.findings)
     report.issues = loaded.issues.rows()
     report.excerpt = loaded.evidence.get(Sources).tree.excerpt

@@ -114,7 +114,7 @@ class Finding:
     `follows` an event is its consequence wherever that stands (a later run that says it
     better); further events that it tells are its `claims`; one of `last_resort` is
     dropped if anything else failed. `time` is the clock reading of its line; `processes`,
-    `attempts`, `moment` and `explained_by` are set by `correlate`. `explained_by` is the
+    `attempts`, `moment`, `began` (the clock when its input began) and `explained_by` are set by `correlate`. `explained_by` is the
     fingerprint of the cause.
     """
 
@@ -147,6 +147,7 @@ class Finding:
     processes: tuple[str, ...] = ()
     attempts: tuple[int, ...] = ()
     moment: float | None = None
+    began: float | None = None
 
     @property
     def fingerprint(self) -> str:

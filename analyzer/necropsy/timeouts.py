@@ -46,6 +46,7 @@ def _call(t: CollectiveTimeout) -> str:
 
 
 def names(ranks: Sequence[int]) -> str:
+    """Ranks in a sentence: `rank 3`, `ranks 1, 3`."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     shown = ", ".join(map(str, ranks[:6]))

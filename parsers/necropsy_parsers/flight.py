@@ -86,7 +86,7 @@ def _ints() -> array[int]:
 
 @dataclass(frozen=True, slots=True)
 class FlightColumns:
-    """The entries, oldest first. `group`, `call` and `stack` are indexes into the dump's tables, times are ns since 1970.
+    """The entries, oldest first; `group`, `call` and `stack` are indexes into the dump's tables, times ns since 1970.
 
     `sequence` counts a group's collectives; `p2p` is the sequence number of a send, recv
     or batch of them, and -1 for collectives. A time of 0 is not known (yet), a `stack`
@@ -154,6 +154,7 @@ class Columns:
         self.numbered = any("collective_seq_id" in e for e in self.rows[:1])
         self._cleaned: dict[str, str] = {}
         self.groups: dict[tuple[str, str], int] = {}
+        self._pairs: dict[tuple[str, str], int] = {}
         self.calls: dict[Hashable, int] = {}
         self._calls: list[FlightCall] = []
         self._stacks: dict[tuple[int, ...], int] = {}
@@ -188,7 +189,7 @@ class Columns:
 
     @staticmethod
     def _longs(rows: Sequence[dict[str, Any]], key: str) -> array[int]:
-        values = [e.get(key, 0) for e in rows]
+        values = [e.get(key) or 0 for e in rows]  # None: not yet
         try:
             return array("q", values)
         except (TypeError, OverflowError):
@@ -210,11 +211,17 @@ class Columns:
 
     def _group(self, entry: dict[str, Any]) -> int:
         pair = entry.get("process_group")
-        if isinstance(pair, (tuple, list)) and len(pair) == 2:
-            key = (self.text(pair[0]), self.text(pair[1]))
-        else:
-            key = (str(whole_number(entry.get("pg_id"))), "")
-        return self.groups.setdefault(key, len(self.groups))
+        key = ("", "")
+        # Exactly two strings: hashing what a hostile pickle nests in tuples may take for ever.
+        if isinstance(pair, (tuple, list)) and len(pair) == 2 and type(pair[0]) is str and type(pair[1]) is str:
+            key = (pair[0], pair[1])
+        known = self._pairs.get(key)
+        if known is None or key == ("", ""):
+            named = (self.text(key[0]), self.text(key[1]))
+            if key == ("", "") and pair is None:
+                named = (str(whole_number(entry.get("pg_id"))), "")
+            known = self._pairs[key] = self.groups.setdefault(named, len(self.groups))
+        return known
 
     def _call(self, entry: dict[str, Any]) -> int:
         name = entry["profiling_name"]

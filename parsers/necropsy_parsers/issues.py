@@ -42,9 +42,15 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "text/repeats-folded": Kind(INFO, "reader", "identical messages were counted, not kept"),
     "text/sampled": Kind(INFO, "reader", "of very many progress lines a sample was read"),
     "pickle/refused": Kind(ERROR, "recorder", "a pickle asks for more than plain data and was not read"),
-    "flight/cut": Kind(DATA_LOSS, "recorder", "a flight-recorder dump ends too early; the entries before that were read"),
-    "flight/damaged": Kind(DATA_LOSS, "recorder", "a flight-recorder dump is damaged; what stands before that was read"),
-    "flight/entry": Kind(DATA_LOSS, "recorder", "entries of a flight-recorder dump lack what they need, or are too many"),
+    "flight/cut": Kind(
+        DATA_LOSS, "recorder", "a flight-recorder dump ends too early; the entries before that were read"
+    ),
+    "flight/damaged": Kind(
+        DATA_LOSS, "recorder", "a flight-recorder dump is damaged; what stands before that was read"
+    ),
+    "flight/entry": Kind(
+        DATA_LOSS, "recorder", "entries of a flight-recorder dump lack what they need, or are too many"
+    ),
     "flight/no-rank": Kind(NOTICE, "recorder", "neither name nor content says whose flight-recorder dump it is"),
     "flight/no-dump": Kind(NOTICE, "recorder", "it has keys of a flight-recorder dump, but is none"),
     "sniff/unknown": Kind(ERROR, "reader", "no format claims this input"),

@@ -8,6 +8,7 @@ conversion to UTF-8, half open.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,21 @@ class Frame:
     text: str = ""
 
 
+INPUT_SHIFT: Final = 44  # bits of `Record.seq` for the place within an input: 16 TiB of text
+
+
+def input_number(seq: int) -> int:
+    """The number of the input, in order of reading, that a record's `seq` belongs to."""
+    return seq >> INPUT_SHIFT
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What every format's records share: `seq` is the order of reading within a run."""
+    """What every format's records share.
+
+    `seq` is the order of reading within a run: the number of the input above
+    `INPUT_SHIFT`, the byte offset below. `attempt` counts restarts from 0.
+    """
 
     anchor: Anchor
     origin: Origin = field(default=UNKNOWN, kw_only=True)

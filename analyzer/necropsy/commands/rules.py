@@ -13,7 +13,6 @@ import typer
 from necropsy.commands._terminal import colour, complain, emit, width
 
 if TYPE_CHECKING:
-    from necropsy.render.pages.messages_page import messages_page
     from necropsy.render.pages.rule_page import Case
 
 EXAMPLE_WIDTH: Final = 80

@@ -8,7 +8,7 @@ from typing import Final
 
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED, SHARED
 from necropsy.correlate.merge import RELATED_MAX
-from necropsy.correlate.order import precedes, seconds_between
+from necropsy.correlate.order import comparable, precedes, seconds_between
 from necropsy.finding import Finding, Related, Role, Severity
 
 # A peer notices a death at once, while the dying process may still be printing: its own traceback can stand
@@ -76,7 +76,7 @@ def _explains(c: Finding, f: Finding) -> bool:
     # A peer's death comes before it is noticed, wherever its own words stand; an unknown order lets a cause that
     # is no sign of somebody else's failure explain one that is.
     own_failure = c.severity is Severity.FATAL and (not c.shows & {PROCESS_DIED, PEER_ABSENT} or _names_suspects(c))
-    if before is None:
+    if before is None or (_names_suspects(f) and set(c.ranks) & set(f.ranks) and not comparable(c, f)):
         return own_failure
     late = seconds_between(f, c)
     return own_failure and PROCESS_DIED in f.shows and not same and (late is None or late <= LATE_TRACEBACK)

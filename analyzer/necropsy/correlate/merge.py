@@ -12,9 +12,9 @@ RELATED_MAX: Final = 8  # anchors kept of merged copies and consequences
 
 
 def merged(found: Sequence[Finding]) -> list[Finding]:
-    """Findings with copies counted; the same crash in every attempt is one finding."""
+    """Findings with copies counted, the first standing for all; the same crash in every attempt is one finding."""
     groups: dict[tuple[str, str, Severity], list[Finding]] = {}
-    for f in sorted(found, key=lambda f: (f.attempt, f.seq)):
+    for f in found:
         groups.setdefault((f.rule, f.fingerprint, f.severity), []).append(f)
     return [_one(copies) for copies in groups.values()]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,8 +21,8 @@ TOLERANCE: Final = 1.0  # seconds
 LEAP: Final = 2000
 
 
-def in_time(findings: Sequence[Finding]) -> list[Finding]:
-    """In order of attempt and time; each finding's `moment` is set (None: no clock in its input)."""
+def in_time(findings: Sequence[Finding], starts: Mapping[tuple[str, int], Stamp]) -> list[Finding]:
+    """In order of attempt and time; `moment` and `began` of each are set (None: no clock in its input)."""
     dated = all(f.time is None or f.time.clock == "date" for f in findings)
     out: list[Finding] = []
     inputs = list(dict.fromkeys(f.anchor.input for f in findings))
@@ -32,7 +32,7 @@ def in_time(findings: Sequence[Finding]) -> list[Finding]:
         last = next((t for t in known if t is not None), None)
         for f, t in zip(rows, known, strict=True):
             last = t if t is not None else last
-            out.append(replace(f, moment=last))
+            out.append(replace(f, moment=last, began=_seconds(starts.get((name, f.attempt)), dated)))
     position = {name: i for i, name in enumerate(inputs)}
     if len(inputs) == 1:  # within one text the text's own order is better than the clocks of its writers
         return sorted(out, key=lambda f: (f.attempt, f.seq))
@@ -55,6 +55,11 @@ def precedes(a: Finding, b: Finding) -> bool | None:
 def seconds_between(a: Finding, b: Finding) -> float | None:
     """Clock time from `a` to `b`, if both have one."""
     return None if a.moment is None or b.moment is None else b.moment - a.moment
+
+
+def comparable(a: Finding, b: Finding) -> bool:
+    """Whether `a`'s input had begun, by the clocks, when `b` happened; else the two clocks differ (zones, hosts)."""
+    return a.began is None or b.moment is None or a.began <= b.moment + TOLERANCE
 
 
 def _seconds(stamp: Stamp | None, dated: bool) -> float | None:

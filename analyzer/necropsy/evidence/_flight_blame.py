@@ -218,9 +218,9 @@ def _rest(found: Waits, left: frozenset[int], known: bool) -> Iterator[Blame]:
     if not waits:
         return
     fixed = {r for w in waits if _stands_still(w) for r in w.waiting}
-    for circle in _ends([w for w in waits if w.sure], left, fixed):
-        inside = [w for w in waits if w.sure and w.waiting.keys() & circle and w.absent & circle]
-        if len(circle) > 1 and inside:
+    for circle in _ends(waits, left, fixed):
+        inside = [w for w in waits if w.waiting.keys() & circle and w.absent & circle]
+        if len(circle) > 1 and inside and all(w.sure for w in inside):
             yield Blame(CIRCLE, tuple(sorted(circle)), tuple(sorted(inside, key=_telling)))
         elif len(circle) == 1 and not known and (missed := [w for r in circle for w in found.missed.get(r, ())]):
             yield Blame(HOST, tuple(circle), tuple(sorted(missed, key=_telling)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from necropsy_parsers.flight import RETIRED, COMPLETED, FlightDump
+from necropsy_parsers.flight import COMPLETED, RETIRED, FlightDump
 
 _RANK_AT_END: Final = re.compile(r"\d+(\.\w+)*$")
 WORLD: Final = ("0", "default_pg")  # as init_process_group names it
@@ -126,7 +126,9 @@ def _members(
         if rank in ranks:
             return ranks
     if name in WORLD or description in WORLD:
-        return tuple(everybody)
+        # Ranks are counted without gaps, so that a gap is a rank without a dump.
+        gaps = max(everybody) + 1 - len(everybody)
+        return tuple(range(max(everybody) + 1)) if gaps <= len(everybody) else tuple(everybody)
     # Before 2.4 an unnamed group's number is the rank's own: the same number can be another group elsewhere.
     return tuple(sorted(users[name, description])) if description else ()
 

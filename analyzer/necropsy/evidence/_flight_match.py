@@ -76,7 +76,7 @@ def mismatches_of(job: Job) -> list[Mismatch]:
         for group, line in _lines(job, rank, signatures).items():
             lines.setdefault(group, {})[rank] = line
     known = list(signatures)
-    found = []
+    found: list[Mismatch] = []
     for group, ranks in lines.items():
         if len(ranks) > 1 and comparable(job, group):
             found += _first(job, group, ranks, known)

@@ -10,6 +10,7 @@ known can be waited for, waits for the members without a dump.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -116,9 +117,11 @@ def _in_group(found: Waits, group: int, broken: int | None) -> Iterator[Wait]:
     if not numbers:
         return
     unknown = frozenset(m for m in members if m not in states)
-    # A member that came to `last` is absent from last + 1 on: more numbers than those tell nothing new.
-    steps = {min(numbers)} | {r.last + 1 for r in inside.values()} | {min(r.out) for r in inside.values() if r.out}
-    for number in sorted(steps & numbers):
+    # A member that came to `last` is absent from the next number on: more numbers than those tell nothing new.
+    ordered = sorted(numbers)
+    steps = {ordered[0]} | {next(iter(r.out)) for r in inside.values() if r.out}
+    steps |= {ordered[i] for last in {r.last for r in inside.values()} if (i := bisect(ordered, last)) < len(ordered)}
+    for number in sorted(steps):
         if broken is not None and number >= broken:
             return
         waiting = {r: reached.out[number] for r, reached in inside.items() if number in reached.out}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from necropsy_parsers.messages.training_value import TrainingValue
-from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.records import Anchor, Origin, Record, input_number
 from necropsy_parsers.text.plain import ANYBODY, TextRun
 
 from necropsy.evidence import Table
 
+# The last rows of each writer tell all that rules ask; a log of gigabytes has a million.
+KEPT: Final = 32
 # tqdm prints a last bar a level after the traceback that ends the process; a third report is new work.
 PROGRESS_AFTER: Final = 3
-# Lines of no known meaning: a script's epilogue has a few, a program that goes on has many.
 # Other ranks get on for a few steps after one failed; more than this and the failure was tolerated.
 JOB_PROGRESS_AFTER: Final = 10
+# Lines of no known meaning: a script's epilogue has a few, a program that goes on has many.
 ORDINARY_AFTER: Final = 30
 
 
@@ -35,7 +38,7 @@ class ActivityRow:
 
 
 class Activity(Table[ActivityRow]):
-    """Runs of ordinary lines. Rules ask `went_on(record)`."""
+    """Runs of ordinary lines, the last `KEPT` of each writer. Rules ask `went_on(record)`."""
 
     name = "activity"
     row = ActivityRow
@@ -52,6 +55,10 @@ class Activity(Table[ActivityRow]):
         "rank": "rank of the last line, or None",
     }
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[object, ...], deque[ActivityRow]] = {}
+
     def add(self, record: Record) -> None:
         """Take a run of text, or a reported loss."""
         if isinstance(record, TextRun):
@@ -63,9 +70,14 @@ class Activity(Table[ActivityRow]):
 
     def _append(self, record: Record, writer: str, ordinary: int, progress: int, last: str) -> None:
         o = record.origin
-        self.rows.append(
-            ActivityRow(record.anchor, record.seq, record.attempt, writer, ordinary, progress, last, o.pid, o.rank)
-        )
+        row = ActivityRow(record.anchor, record.seq, record.attempt, writer, ordinary, progress, last, o.pid, o.rank)
+        kind = "progress" if progress else "ordinary" if ordinary else "last words"
+        key = (kind, input_number(record.seq), record.attempt, writer, o.pid, o.rank)
+        self._last.setdefault(key, deque(maxlen=KEPT)).append(row)
+
+    def finish(self) -> None:
+        """Put the rows in order of reading."""
+        self.rows = sorted((r for rows in self._last.values() for r in rows), key=lambda r: r.seq)
 
     def went_on(self, origin: Origin, seq: int, attempt: int) -> bool:
         """Whether the writer of `origin` reports enough after `seq` to have gone on working."""
@@ -74,6 +86,7 @@ class Activity(Table[ActivityRow]):
         for row in self.rows:
             if (
                 row.seq > seq
+                and input_number(row.seq) == input_number(seq)
                 and row.attempt == attempt
                 and (row.writer == writer or (row.writer == ANYBODY and not writer))
             ):
@@ -83,9 +96,18 @@ class Activity(Table[ActivityRow]):
                     return True
         return False
 
+    def healthy_after(self, attempt: int) -> bool:
+        """Whether a later attempt reports much work."""
+        later: dict[int, int] = {}
+        for row in self.rows:
+            later[row.attempt] = later.get(row.attempt, 0) + row.progress
+        return any(steps >= JOB_PROGRESS_AFTER for number, steps in later.items() if number > attempt)
+
     def job_went_on(self, seq: int, attempt: int) -> bool:
         """Whether the job as a whole reports much further work after `seq`, whoever writes it."""
-        steps = sum(r.progress for r in self.rows if r.seq > seq and r.attempt == attempt)
+        here = input_number(seq)  # positions in other inputs say nothing about before and after
+        after = (r for r in self.rows if r.seq > seq and input_number(r.seq) == here and r.attempt == attempt)
+        steps = sum(r.progress for r in after)
         return steps >= JOB_PROGRESS_AFTER
 
 

@@ -94,6 +94,7 @@ class Exceptions(Table[ExceptionRow]):
 
     def finish(self) -> None:
         """Judge which exceptions were handled; needs what came after them."""
+        self._activity.finish()
         self.rows = _joined(sorted(self.rows, key=lambda r: r.seq))
         self.rows = [
             replace(r, handled=r.kind == "ignored" or self._activity.went_on(r.origin, r.seq, r.attempt))

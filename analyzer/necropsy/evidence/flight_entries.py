@@ -104,6 +104,10 @@ class FlightEntries(Table[FlightEntry]):
         if isinstance(record, FlightDump):
             self.dumps.append(record)
 
+    def covered(self, formats: frozenset[str]) -> bool:
+        """Whether any dump could be read: one that was refused tells nothing."""
+        return super().covered(formats) and bool(self.dumps)
+
     def cases(self) -> list[Case]:
         """One a job, computed once."""
         if self._cases is None:

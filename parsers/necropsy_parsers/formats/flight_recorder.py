@@ -21,7 +21,16 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from necropsy_parsers.flight import Columns, FlightCall, FlightDump, FlightGroup, first_of, groups_of, is_dump, status_of
+from necropsy_parsers.flight import (
+    Columns,
+    FlightCall,
+    FlightDump,
+    FlightGroup,
+    first_of,
+    groups_of,
+    is_dump,
+    status_of,
+)
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 from necropsy_parsers.safepickle import DAMAGED, MAX_BYTES, RefusedPickle, load

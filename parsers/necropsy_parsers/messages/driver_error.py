@@ -42,7 +42,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "process": 4411,
         "name": "python",
     },
-    "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 20034, Fatal, Link 30 LTSSM Fault Up": {
+    "SXid (PCI:0000:c5:00.0): 20034, Fatal, Link 30 LTSSM Fault Up": {
         "kind": "sxid",
         "code": 20034,
         "fatal": True,

@@ -10,20 +10,21 @@
       traceback : Signal 11 (SIGSEGV) received by PID 25354
 
 torch/distributed/elastic/multiprocessing/errors/__init__.py since 1.9; since about 2.13 the signal's name follows.
-"First observed" is what the agent of one node noticed first, not what happened first.
+"First observed" is what the agent of one node noticed first, not what happened first. Where a worker's main function is
+decorated with `@record`, the traceback of its error file stands in the summary, and is read like any other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from necropsy_parsers.messages import Message
+from necropsy_parsers.messages import Message, read_all
 from necropsy_parsers.messages.process_exit import signal_of
-from necropsy_parsers.records import Anchor, Frame, Record
-from necropsy_parsers.text.traceback import PythonTraceback
+from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.text.traceback import PythonTraceback, TracebackReader
 
 NAME: Final = "elastic_failure"
 TITLE: Final = "torchrun's summary of failed workers"
@@ -41,13 +42,14 @@ _ROOT: Final = re.compile(r"\s*Root Cause \(first observed failure\):")
 _RANK: Final = re.compile(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
 _EXIT: Final = re.compile(r"(?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
 _NOTHING: Final = re.compile(r"<N/A>$|To enable traceback see|Signal \d+ \(\S+\) received by PID")
-_EMBEDDED: Final = re.compile(r"\s*traceback ?: Traceback")
+_FOLDER: Final = re.compile(r"attempt_\d+/(\d+)/[^/]+$")
+INDENT: Final = 2  # blanks before each line of an entry
 NEAR: Final = 16 * 1024  # bytes between the lines of one worker's entry: error files bring whole tracebacks
 
 
 @dataclass(frozen=True, slots=True)
 class FailureLine(Record):
-    """One line of the summary: its `name` (time, host, rank, exitcode, error_file, traceback, root) and its `value`."""
+    """One line of the summary: `name` (time, host, rank, exitcode, error_file, traceback, root) and `value`."""
 
     name: str
     value: str
@@ -58,8 +60,8 @@ class ElasticFailure(Record):
     """One worker of the summary.
 
     `code` is the exit code as printed (negative: killed by a signal), `signal` its name or "". `first` tells that the
-    agent noticed it first; `message` is what the worker's error file says on that line ("" if it has none), `frames`
-    the stack of that file, outermost first.
+    agent noticed it first; `message` is what the worker's error file says of the exception ("" if none), `frames`
+    the stack in that file, outermost first.
     """
 
     rank: int | None
@@ -75,22 +77,49 @@ class ElasticFailure(Record):
     frames: tuple[Frame, ...] = field(default=())
 
 
-def read(message: Message) -> Iterator[FailureLine]:
-    """The line of the summary that `message` is, if it is one."""
+def read(message: Message) -> Iterator[Record]:
+    """The line of the summary that `message` is, if it is one, and the traceback that follows it."""
     if message.exception is not None:
         return
-    if _ROOT.match(message.first):
+    first, *rest = message.text.split("\n")
+    if _ROOT.match(first):
         yield FailureLine(message.anchor, "root", "", **message.common)
-    elif (m := _LINE.match(message.first)) is not None:
+    elif (m := _LINE.match(first)) is not None:
         yield FailureLine(message.anchor, m["name"], m["value"].strip(), **message.common)
+        # The log joins the lines below "error_file" to it, for they are indented.
+        if rest and (told := _LINE.match(rest[0])) is not None and told["name"] == "traceback":
+            yield FailureLine(message.anchor, "traceback", told["value"].strip(), **message.common)
+            yield from _embedded(message, m["value"], [told["value"], *(line[INDENT:] for line in rest[1:])])
 
 
-def failures(lines: Iterable[FailureLine], tracebacks: Iterable[PythonTraceback] = ()) -> list[ElasticFailure]:
+def _embedded(message: Message, error_file: str, lines: list[str]) -> Iterator[Record]:
+    """The exception of a worker's error file, and what it says; the file's folder is named after its local rank."""
+    reader = TracebackReader()
+    begun = reader.begin(lines[0])
+    if not begun or not all(reader.feed(line) for line in lines[1:] if line.strip()):
+        return
+    chain = reader.take()
+    if not chain[-1].complete:
+        return
+    folder = _FOLDER.search(error_file)
+    origin = replace(message.origin, rank=None, local_rank=int(folder[1]) if folder else None, pid=None)
+    anchor = replace(message.anchor, text=f"{chain[-1].type}: {chain[-1].message}".rstrip(": ")[:400])
+    kind = "plain" if begun == "header" else "bare"
+    seq = message.seq + 1
+    trace = PythonTraceback(anchor, chain, kind, len(lines), origin=origin, seq=seq, attempt=message.attempt)
+    yield trace
+    for exc in chain:
+        said = f"{exc.type}: {exc.text}"
+        yield from read_all(Message(said, anchor, origin, seq, message.attempt, exception=trace))
+
+
+def failures(lines: Sequence[FailureLine], tracebacks: Iterable[PythonTraceback] = ()) -> list[ElasticFailure]:
     """The workers that `lines` of summaries describe; `tracebacks` are those that stand inside the summaries."""
     found: list[ElasticFailure] = []
     entry: dict[str, FailureLine] = {}
     first = False
-    stacks = [t for t in tracebacks if _EMBEDDED.match(t.anchor.text)]
+    told = {(x.anchor.input, x.seq + 1) for x in lines if x.name == "error_file"}
+    stacks = [t for t in tracebacks if (t.anchor.input, t.seq) in told]
     for line in sorted(lines, key=lambda x: (x.anchor.input, x.seq)):
         if line.name in ("time", "root") and entry:
             found += _worker(entry, first, stacks)
@@ -115,7 +144,7 @@ def _worker(entry: dict[str, FailureLine], first: bool, stacks: Iterable[PythonT
     told = value.get("traceback", "")
     error_file = value.get("error_file", "")
     yield ElasticFailure(
-        Anchor(at.anchor.input, at.anchor.start, at.anchor.end, at.anchor.line, at.anchor.text),
+        at.anchor,
         rank=int(ranks["rank"]) if ranks else None,
         local_rank=int(ranks["local"]) if ranks else None,
         host=value.get("host", ""),
@@ -125,9 +154,14 @@ def _worker(entry: dict[str, FailureLine], first: bool, stacks: Iterable[PythonT
         time=value.get("time", ""),
         first=first,
         error_file="" if error_file == "<N/A>" else error_file,
-        message="" if _NOTHING.match(told) else told,
+        message=_exception(stack) if stack is not None else "" if _NOTHING.match(told) else told,
         frames=tuple(stack.chain[-1].frames) if stack is not None else (),
         origin=at.origin,
         seq=at.seq,
         attempt=at.attempt,
     )
+
+
+def _exception(trace: PythonTraceback) -> str:
+    last = trace.chain[-1]
+    return f"{last.type}: {last.message}".rstrip(": ")

@@ -36,7 +36,8 @@ _CLOSED: Final = re.compile(
 _TIMEOUT: Final = re.compile(r"Timed out waiting (?P<ms>\d+) ?ms for (?P<what>\w+) operation to complete")
 _ABSENT: Final = re.compile(r"Ranks? (?P<ranks>\d[\d, ]*) failed to pass monitoredBarrier[^\n]*")
 _LOST: Final = re.compile(
-    r"Rank \d+ successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<rank>\d+)"
+    r"Rank \d+ successfully reached monitoredBarrier, but received errors while waiting for send/recv"
+    r" from rank (?P<rank>\d+)"
 )
 
 

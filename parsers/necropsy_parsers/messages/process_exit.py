@@ -26,11 +26,31 @@ from necropsy_parsers.records import Origin, Record
 NAME: Final = "process_exit"
 TITLE: Final = "Ends of processes: signals and exit codes"
 TRIGGERS: Final = (
-    b"egmentation fault", b"SIGSEGV", b"core dumped", b"Killed", b"llegal instruction", b"Bus error", b"Fatal Python error",
-    b"xit code", b"xitcode", b"exit status", b"Aborted", b"SIGKILL", b"SIGBUS", b"SIGILL", b"SIGABRT", b"exit 1", b"exited with",
-    b"SIGFPE", b"loating point exception", b"exited on", b"Process name: [", b"terminated with", b"with return code",
+    b"egmentation fault",
+    b"SIGSEGV",
+    b"core dumped",
+    b"Killed",
+    b"llegal instruction",
+    b"Bus error",
+    b"Fatal Python error",
+    b"xit code",
+    b"xitcode",
+    b"exit status",
+    b"Aborted",
+    b"SIGKILL",
+    b"SIGBUS",
+    b"SIGILL",
+    b"SIGABRT",
+    b"exit 1",
+    b"exited with",
+    b"SIGFPE",
+    b"loating point exception",
+    b"exited on",
+    b"Process name: [",
+    b"terminated with",
+    b"with return code",
     b"died with <Signals",
-)  # fmt: skip
+)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "bash: line 1:  4411 Segmentation fault      (core dumped) python train.py": {"signal": "SIGSEGV", "pid": 4411},
     "exitcode  : -9 (pid: 4411)": {"signal": "SIGKILL", "pid": 4411},
@@ -67,7 +87,8 @@ _WORDS: Final = (
 _SHELL: Final = re.compile(
     r"(?:\S*(?:bash|sh|/\S+): (?:line \d+:|\S+:)? *)?(?:\[\d+\][+-]? +)?(?:(?P<pid>\d+) +)?"
     r"(?P<what>Segmentation fault|Killed|Aborted|Illegal instruction|Bus error|Floating point exception)"
-    r"(?P<core>\s*\(core dumped\))?(?:\s{2,}\S.*|\s+(?:nohup|python|torchrun|bash|sh|accelerate|deepspeed|\S+\.(?:sh|py)|/\S+|[\"$]\S*).*)?\s*$"
+    r"(?P<core>\s*\(core dumped\))?(?:\s{2,}\S.*|\s+(?:nohup|python|torchrun|bash|sh|accelerate|deepspeed"
+    r"|\S+\.(?:sh|py)|/\S+|[\"$]\S*).*)?\s*$"
 )
 _FATAL: Final = re.compile(r"Fatal Python error: (?P<reason>[^\n]+)")
 _SRUN: Final = re.compile(r"srun: error: (?P<host>[\w.-]+): tasks? (?P<tasks>[\d,-]+): (?P<what>.+)$")
@@ -75,7 +96,8 @@ _CODE: Final = re.compile(
     r"^(?:exit|exit code|Exit code|exit status)[ :=]+(?P<bare>-?\d{1,3})$"
     r"|\bexitcode\s*: ?(?P<elastic>-?\d{1,3})\b(?:.{0,40}?pid: ?(?P<pid>\d+))?"
     r"|\b(?:[Pp]rocess|[Cc]ommand|[Jj]ob|[Ss]cript|[Tt]ask|[Cc]ontainer|[Pp]rogram|main)\b.{0,100}?"
-    r"(?:exit(?:ed)?(?: with)?(?: exit)?(?: error)? ?(?:code|status)|exited with|returned non-zero exit status)[^\w-]{0,4}(?P<code>-?\d{1,3})\b"
+    r"(?:exit(?:ed)?(?: with)?(?: exit)?(?: error)? ?(?:code|status)|exited with|returned non-zero exit "
+    r"status)[^\w-]{0,4}(?P<code>-?\d{1,3})\b"
 )
 _DIED: Final = re.compile(
     r"died with <Signals\.(?P<signal>SIG\w+): \d+>|Signal (?P<n>\d+) \((?P<s>SIG\w+)\) received by PID (?P<pid>\d+)"
@@ -86,9 +108,10 @@ _NAMED: Final = (
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\) of (?:binary|fn): "
     ),
     re.compile(
-        r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on(?: signal (?P<signal>\d+)|$)"
+        r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on(?: "
+        r"signal (?P<signal>\d+)|$)"
     ),
-    # PRRTE (Open MPI 5) breaks the line before "signal"; Open MPI names the first process with an exit code on a line of its own.
+    # PRRTE (Open MPI 5) breaks the line before "signal"; both name the first process with an exit code on its own line.
     re.compile(r"^signal (?P<signal>\d+)(?: \([\w .]+\))?\.$"),
     re.compile(r"^Process name: \[(?:\[\d+,\d+\],|\S+[@,])(?P<rank>\d+)\]$"),
     re.compile(r"\[rank: (?P<rank>\d+)\] Child process with PID (?P<pid>\d+) terminated with code (?P<code>-?\d+)\."),
@@ -174,7 +197,7 @@ def _named(message: Message, text: str) -> ProcessExit | None:
     origin = _whose(message.origin, part)
     number = int(part.get("signal", 0))
     signal = part.get("name") or SIGNALS.get(number, f"signal {number}" if number else "") or signal_of(code or 0)
-    pid = int(part["pid"]) if "pid" in part else None
+    pid = int(part["pid"]) or None if "pid" in part else None  # Open MPI 4.1.8 prints 0 for a process it has reaped
     return ProcessExit(
         message.anchor,
         signal,
@@ -198,7 +221,7 @@ def _whose(origin: Origin, part: dict[str, str]) -> Origin:
         rank=int(part["rank"]) if "rank" in part else None,
         local_rank=int(part["local"]) if "local" in part else None,
         host=part.get("host", origin.host),
-        pid=int(part["pid"]) if "pid" in part else None,
+        pid=int(part["pid"]) or None if "pid" in part else None,
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -24,13 +25,39 @@ from necropsy_parsers.records import Record
 NAME: Final = "scheduler"
 TITLE: Final = "Jobs stopped by schedulers, clouds and people"
 TRIGGERS: Final = (
-    b" CANCELLED", b"FAILED (non-zero", b"Node failure on", b"exceeded its time limit", b"has been revoked", b"Ctrl-C to",
-    b"forcing job termination", b"PBS: job killed", b"exceeded resource walltime", b"TERM_", b"exceeded hard wallclock",
-    b"time limit for job execution", b"specified deadline", b"Preempted ", b"reempt", b"low on resource", b"imminent node shutdown",
-    b"is evicted", b"Marking for deletion", b"is unresponsive", b"pot ", b"death signal", b"got signal:", b"Main process received",
-    b"SIGTERM", b"KeyboardInterrupt", b"auto-requeue signal", b"Requeued SLURM", b"TIMEOUT", b"NODE_FAIL", b"its node has died",
+    b" CANCELLED",
+    b"FAILED (non-zero",
+    b"Node failure on",
+    b"exceeded its time limit",
+    b"has been revoked",
+    b"Ctrl-C to",
+    b"forcing job termination",
+    b"PBS: job killed",
+    b"exceeded resource walltime",
+    b"TERM_",
+    b"exceeded hard wallclock",
+    b"time limit for job execution",
+    b"specified deadline",
+    b"Preempted ",
+    b"reempt",
+    b"low on resource",
+    b"imminent node shutdown",
+    b"is evicted",
+    b"Marking for deletion",
+    b"is unresponsive",
+    b"pot ",
+    b"death signal",
+    b"got signal:",
+    b"Main process received",
+    b"SIGTERM",
+    b"KeyboardInterrupt",
+    b"auto-requeue signal",
+    b"Requeued SLURM",
+    b"TIMEOUT",
+    b"NODE_FAIL",
+    b"its node has died",
     b"TERMINATED ON",
-)  # fmt: skip
+)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "slurmstepd: error: *** JOB 88 ON node-3 CANCELLED AT 2026-11-29T04:00:12 DUE TO TIME LIMIT ***": {
         "kind": "time-limit",
@@ -63,64 +90,76 @@ _STATES: Final = {
 }
 _STATE: Final = re.compile(
     r"^State: (?P<seff>[A-Z_]+)\b|\bJobState=(?P<scontrol>[A-Z_]+)\b"
-    r"|^(?P<job>\d+(?:_\d+)?(?:\.\w+)?)\s.*?\b(?P<sacct>TIMEOUT|DEADLINE|PREEMPTED|NODE_FAIL|CANCELLED)(?: by \d+|\+)?\s.*\d+:\d+"
+    r"|^(?P<job>\d+(?:_\d+)?(?:\.\w+)?)\s.*?\b(?P<sacct>TIMEOUT|DEADLINE|PREEMPTED|NODE_FAIL|CANCELLED)(?: by "
+    r"\d+|\+)?\s.*\d+:\d+"
 )
 # Of a cloud's notices only what has happened counts: "save a checkpoint when the node is preempted" is a plan.
 _PLAN: Final = re.compile(
-    r"\b(?:if|when|whenever|unless|until|once|in case|may|might|can|could|would|should|handler|regist\w+|enabl\w+|listen\w*"
+    r"\b(?:if|when|whenever|unless|until|once|in case|may|might|can|could|would|should|handler|regist\w+"
+    r"|enabl\w+|listen\w*"
     r"|watch\w*|monitor\w*|poll\w*|checking|waiting for|support\w*|no|not|never|wait\w*)\b",
     re.IGNORECASE,
 )
 # Pattern, kind, who says it; in this order.
-_FORMS: Final = tuple(
-    (re.compile(pattern), kind, by)
-    for pattern, kind, by in (
-        (r"srun: error: Node failure on (?P<host>\S+)|salloc: error: Node failure on (?P<other>\S+)", "node-failure", "Slurm"),
-        (r"(?:srun|salloc): (?:error: )?Job (?P<job>\d+) has exceeded its time limit", "time-limit", "Slurm"),
-        (r"(?:srun|salloc): (?:error: )?Job allocation (?P<job>\d+) has been revoked", "cancelled", "Slurm"),
-        (r"srun: (?:sending Ctrl-C to|forcing job termination)", "interrupted", "srun"),
-        (r"PBS: job killed: (?:walltime|cput) (?P<used>\d+) exceeded limit (?P<limit>\d+)", "time-limit", "PBS"),
-        (r"PBS: job killed: node \d+ \((?P<host>[^)\s]+)\) requested job (?:terminate|die)", "node-failure", "PBS"),
-        (r"[Jj]ob exceeded resource walltime", "time-limit", "PBS"),
-        (r"^TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE|WINDOW): ", "time-limit", "LSF"),
-        (r"^TERM_(?:PREEMPT|REQUEUE_ADMIN|REQUEUE_OWNER|REQUEUE_RC): ", "preempted", "LSF"),
-        (r"^TERM_(?:OWNER|ADMIN|FORCE_OWNER|FORCE_ADMIN): ", "cancelled", "LSF"),
-        (r"\bjob (?P<job>\d+(?:\.\d+)?) exceeded hard wallclock time", "time-limit", "Grid Engine"),
-        (r"user-provided time limit for job execution has been reached", "time-limit", "mpirun"),
-        (r"(?:Job|Pod) was active (?:on the node )?longer than (?:the )?specified deadline", "time-limit", "Kubernetes"),
-        (r"Pod was terminated in response to imminent node shutdown", "node-shutdown", "Kubernetes"),
-        (r"The node was low on resource: (?P<resource>[\w-]+)", "evicted", "Kubernetes"),
-        (r"(?:Usage of EmptyDir volume|[Pp]od ephemeral local storage usage) .{0,80}exceeds the (?:total )?limit", "evicted", "Kubernetes"),
-        (r"Preempted (?:by (?:a )?(?:pod )?\S+ on node|in order to admit critical pod)", "preempted", "Kubernetes"),
-        (r"Pod is evicted, because of preempt", "preempted", "Volcano"),
-        (r"Pod is evicted, because of (?P<resource>\S+)", "evicted", "Volcano"),
-        (r"TaintManagerEviction.{0,80}Marking for deletion|^Marking for deletion Pod ", "node-failure", "Kubernetes"),
-        (r"Node (?P<host>\S+) which was running pod \S+ is unresponsive", "node-failure", "Kubernetes"),
-        (r"the actor's node was preempted", "preempted", "Ray"),
-        (r"its node has died|the actor's node was terminated (?:un)?expectedly", "node-failure", "Ray"),
-        (r"Received (?:Signals\.)?(?:SIGTERM|15) death signal, shutting down workers", "terminated", "torchrun"),
-        (r"Received (?:Signals\.)?(?:SIGINT|2) death signal, shutting down workers", "interrupted", "torchrun"),
-        (r"Received (?:Signals\.)?(?:SIGHUP|1) death signal, shutting down workers", "hangup", "torchrun"),
-        (r"SignalException: Process \d+ got signal: (?:Signals\.)?(?:SIGTERM|15)$", "terminated", "torchrun"),
-        (r"SignalException: Process \d+ got signal: (?:Signals\.)?(?:SIGINT|2)$", "interrupted", "torchrun"),
-        (r"SignalException: Process \d+ got signal: (?:Signals\.)?(?:SIGHUP|1)$", "hangup", "torchrun"),
-        (r"Main process received SIGTERM, exiting", "terminated", "DeepSpeed"),
-        (r"Main process received SIGINT, exiting", "interrupted", "DeepSpeed"),
-        (r"(?:^|\] )(?:Received|Bypassing) SIGTERM: \d+$", "terminated", "Lightning"),
-        (r"SIGTERM received, will request JIT checkpoint", "terminated", "the HF Trainer"),
-        (r"Detected KeyboardInterrupt, attempting (?:to )?grace", "interrupted", "Lightning"),
-        (r"Handling auto-requeue signal: \d+$|Requeued SLURM job: ", "requeued", "Lightning"),
-    )
-)  # fmt: skip
-_CLOUD: Final = tuple(
-    (re.compile(pattern), kind)
-    for pattern, kind in (
-        (r"\b[Ss]pot (?:[Ii]nstance )?(?:[Ii]nterruption|[Tt]ermination) (?:[Nn]otice|[Ww]arning)\b", "preempted"),
-        (r"\b(?:[Ii]nstance|VM|[Nn]ode|[Mm]achine|TPU|[Ww]orker)\b[^\n]{0,60}? (?:was|is being|has been|got) preempted\b", "preempted"),
-        (r"compute\.instances\.preempted", "preempted"),
-        (r'"EventType": ?"Preempt"', "preempted"),
-    )
-)  # fmt: skip
+_FORMS: Final = (
+    (
+        r"srun: error: Node failure on (?P<host>\S+)|salloc: error: Node failure on (?P<other>\S+)",
+        "node-failure",
+        "Slurm",
+    ),
+    (r"(?:srun|salloc): (?:error: )?Job (?P<job>\d+) has exceeded its time limit", "time-limit", "Slurm"),
+    (r"(?:srun|salloc): (?:error: )?Job allocation (?P<job>\d+) has been revoked", "cancelled", "Slurm"),
+    (r"srun: (?:sending Ctrl-C to|forcing job termination)", "interrupted", "srun"),
+    (r"PBS: job killed: (?:walltime|cput) (?P<used>\d+) exceeded limit (?P<limit>\d+)", "time-limit", "PBS"),
+    (r"PBS: job killed: node \d+ \((?P<host>[^)\s]+)\) requested job (?:terminate|die)", "node-failure", "PBS"),
+    (r"[Jj]ob exceeded resource walltime", "time-limit", "PBS"),
+    (r"^TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE|WINDOW): ", "time-limit", "LSF"),
+    (r"^TERM_(?:PREEMPT|REQUEUE_ADMIN|REQUEUE_OWNER|REQUEUE_RC): ", "preempted", "LSF"),
+    (r"^TERM_(?:OWNER|ADMIN|FORCE_OWNER|FORCE_ADMIN): ", "cancelled", "LSF"),
+    (r"\bjob (?P<job>\d+(?:\.\d+)?) exceeded hard wallclock time", "time-limit", "Grid Engine"),
+    (r"user-provided time limit for job execution has been reached", "time-limit", "mpirun"),
+    (
+        r"(?:Job|Pod) was active (?:on the node )?longer than (?:the )?specified deadline",
+        "time-limit",
+        "Kubernetes",
+    ),
+    (r"Pod was terminated in response to imminent node shutdown", "node-shutdown", "Kubernetes"),
+    (r"The node was low on resource: (?P<resource>[\w-]+)", "evicted", "Kubernetes"),
+    (
+        r"(?:Usage of EmptyDir volume|[Pp]od ephemeral local storage usage) .{0,80}exceeds the (?:total )?limit",
+        "evicted",
+        "Kubernetes",
+    ),
+    (r"Preempted (?:by (?:a )?(?:pod )?\S+ on node|in order to admit critical pod)", "preempted", "Kubernetes"),
+    (r"Pod is evicted, because of preempt", "preempted", "Volcano"),
+    (r"Pod is evicted, because of (?P<resource>\S+)", "evicted", "Volcano"),
+    (r"TaintManagerEviction.{0,80}Marking for deletion|^Marking for deletion Pod ", "node-failure", "Kubernetes"),
+    (r"Node (?P<host>\S+) which was running pod \S+ is unresponsive", "node-failure", "Kubernetes"),
+    (r"the actor's node was preempted", "preempted", "Ray"),
+    (r"its node has died|the actor's node was terminated (?:un)?expectedly", "node-failure", "Ray"),
+    (r"Received (?:Signals\.)?(?:SIGTERM|15) death signal, shutting down workers", "terminated", "torchrun"),
+    (r"Received (?:Signals\.)?(?:SIGINT|2) death signal, shutting down workers", "interrupted", "torchrun"),
+    (r"Received (?:Signals\.)?(?:SIGHUP|1) death signal, shutting down workers", "hangup", "torchrun"),
+    (r"SignalException: Process \d+ got signal: (?:Signals\.)?(?:SIGTERM|15)$", "terminated", "torchrun"),
+    (r"SignalException: Process \d+ got signal: (?:Signals\.)?(?:SIGINT|2)$", "interrupted", "torchrun"),
+    (r"SignalException: Process \d+ got signal: (?:Signals\.)?(?:SIGHUP|1)$", "hangup", "torchrun"),
+    (r"Main process received SIGTERM, exiting", "terminated", "DeepSpeed"),
+    (r"Main process received SIGINT, exiting", "interrupted", "DeepSpeed"),
+    (r"(?:^|\] )(?:Received|Bypassing) SIGTERM: \d+$", "terminated", "Lightning"),
+    (r"SIGTERM received, will request JIT checkpoint", "terminated", "the HF Trainer"),
+    (r"Detected KeyboardInterrupt, attempting (?:to )?grace", "interrupted", "Lightning"),
+    (r"Handling auto-requeue signal: \d+$|Requeued SLURM job: ", "requeued", "Lightning"),
+)
+_CLOUD: Final = (
+    (r"\b[Ss]pot (?:[Ii]nstance )?(?:[Ii]nterruption|[Tt]ermination) (?:[Nn]otice|[Ww]arning)\b", "preempted"),
+    (
+        r"\b(?:[Ii]nstance|VM|[Nn]ode|[Mm]achine|TPU|[Ww]orker)\b[^\n]{0,60}? (?:was|is being|has been|got) "
+        r"preempted\b",
+        "preempted",
+    ),
+    (r"compute\.instances\.preempted", "preempted"),
+    (r'"EventType": ?"Preempt"', "preempted"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +217,21 @@ def _state(text: str) -> _Found | None:
     return (kind, "Slurm's accounting", m.groupdict()) if kind and m is not None else None
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled on first use: most logs need none of the forty."""
+    return re.compile(pattern)
+
+
 def _form(text: str) -> _Found | None:
     for pattern, kind, by in _FORMS:
-        if (m := pattern.search(text)) is not None:
+        if (m := _compiled(pattern).search(text)) is not None:
             return kind, by, m.groupdict()
     return None
 
 
 def _cloud(text: str) -> _Found | None:
     for pattern, kind in _CLOUD:
-        if (m := pattern.search(text)) is not None and not _PLAN.search(text):
+        if (m := _compiled(pattern).search(text)) is not None and not _PLAN.search(text):
             return kind, "the cloud", m.groupdict()
     return None

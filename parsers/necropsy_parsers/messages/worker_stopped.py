@@ -20,7 +20,7 @@ NAME: Final = "worker_stopped"
 TITLE: Final = "Processes that a launcher stopped"
 TRIGGERS: Final = (
     b"closing signal", b"Closing process", b"Unable to shutdown process", b"Killing subprocess", b"srun: Terminating",
-    b"Job step aborted", b"Force Terminated", b"did not exit after",
+    b"Job step aborted", b"Force Terminated", b"did not exit after", b"Terminating process",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Sending process 25353 closing signal SIGTERM": {"pid": 25353, "signal": "SIGTERM", "by": "torchrun"},
@@ -30,10 +30,12 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 }
 _FORMS: Final = (
     (re.compile(r"Sending process (?P<pid>\d+) closing signal (?P<signal>SIG\w+)"), "torchrun"),
+    (re.compile(r"Terminating process (?P<pid>\d+) via signal (?P<signal>SIG\w+)"), "torch.multiprocessing"),
     (re.compile(r"Closing process (?P<pid>\d+) via signal (?P<signal>SIG\w+)"), "torchrun"),
     (
         re.compile(
-            r"Unable to shutdown process (?P<pid>\d+) via \S+, forcefully exitt?ing via (?:Signals\.)?(?P<signal>SIG\w+|\d+)"
+            r"Unable to shutdown process (?P<pid>\d+) via \S+, forcefully exitt?ing via (?:Signals\.)?"
+            r"(?P<signal>SIG\w+|\d+)"
         ),
         "torchrun",
     ),

@@ -40,17 +40,13 @@ FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that
 class Writer:
     """What one writer has open."""
 
-    __slots__ = (
-        "all_headed", "block", "block_end", "block_headed", "lead", "run", "trace", "trace_end", "trace_head", "trace_kind",
-        "trace_lines",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.trace = TracebackReader()
         self.trace_head: tuple[Anchor, Origin, int] | None = None
         self.trace_end = 0
         self.trace_lines = 0
         self.trace_kind = "plain"
+        self.trace_attempt = 0
         self.all_headed = False  # every line of the open traceback bears a head of its own
         self.block_headed = False
         self.lead = ""
@@ -244,6 +240,7 @@ class LogReader:
     def _open_trace(self, writer: Writer, raw: RawLine, peeled: Peeled, begun: str) -> None:
         writer.trace_head = (self._anchor(raw, peeled.text), peeled.origin, raw.start + self._seq)
         writer.trace_end, writer.trace_lines = raw.end, 1
+        writer.trace_attempt = self._attempts.current
         writer.all_headed = peeled.headed
         writer.trace_kind = _kind(begun, peeled, writer.lead)
 
@@ -261,7 +258,7 @@ class LogReader:
             self.issues.add("text/cut-traceback", self.name, first=anchor)
         elif kind == "headless":
             self.issues.add("text/headless-traceback", self.name, first=anchor)
-        attempt = self._attempts.current
+        attempt = writer.trace_attempt
         record = PythonTraceback(anchor, chain, kind, lines, writer.lead, origin=origin, seq=seq, attempt=attempt)
         writer.trace_head = None
         self._watch = self._scanner.lines + WATCH

@@ -15,7 +15,10 @@ _ELASTIC: Final = re.compile(
     r"(?:^|[/\\])attempt_(?P<attempt>\d+)[/\\](?P<rank>\d+)[/\\](?:stdout|stderr|error)[\w.]*$"
 )
 # In a file's own name anywhere, of a folder only its whole name: `eval-on-rank0/run.log` is not rank 0's.
-_RANK: Final = re.compile(r"(?:^|[^A-Za-z])rank[-_ .]?(?P<rank>\d{1,6})(?!\d)", re.IGNORECASE)
+# LoRA's rank is none of a process, a local rank counts within its node only.
+_RANK: Final = re.compile(
+    r"(?:^|[^A-Za-z])(?<!lora[-_ .])(?<!local[-_ .])rank[-_ .]?(?P<rank>\d{1,6})(?!\d)", re.IGNORECASE
+)
 _RANK_FOLDER: Final = re.compile(r"rank[-_ .]?(?P<rank>\d{1,6})", re.IGNORECASE)
 _ATTEMPT: Final = re.compile(
     r"(?:^|[^A-Za-z])(?:attempt|restart|retry|try)[-_ .]?(?P<attempt>\d{1,4})(?!\d)", re.IGNORECASE

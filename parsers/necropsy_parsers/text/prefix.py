@@ -51,7 +51,7 @@ def _rank(o: Origin, m: re.Match[str]) -> Origin:
 
 
 def _said_rank(o: Origin, m: re.Match[str]) -> Origin:
-    """A rank in a program's own words (`[Rank 1] Watchdog caught ...`): a prefix only if no launcher's stands before it."""
+    """A rank in a program's own words (`[Rank 1] Watchdog caught ...`): no prefix if a launcher's stands before."""
     return replace(o, rank=int(m["rank"]))
 
 
@@ -75,7 +75,7 @@ def _actor(o: Origin, m: re.Match[str]) -> Origin:
 
 
 def _nccl(o: Origin, m: re.Match[str]) -> Origin:
-    return replace(o, host=m["host"], pid=int(m["pid"]), level="WARN" if " WARN " in m[0] else "INFO")
+    return replace(o, host=m["host"], pid=int(m["pid"]), level=m["level"])
 
 
 def _source(o: Origin, m: re.Match[str]) -> Origin:
@@ -125,7 +125,7 @@ IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
         "",
         re.compile(
             r"(?:\[[\d :.T-]{15,30}\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[\d+\] "
-            r"(?=NCCL (?:INFO|WARN|TRACE|VERSION)|\S+:\d+ NCCL WARN )"
+            r"(?=(?:\S+:\d+ )?NCCL (?P<level>INFO|WARN|TRACE|VERSION)\b)"
         ),
         _nccl,
     ),
@@ -159,7 +159,7 @@ _LOGGER: Final = re.compile(
     r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]"
     r"|(?!\S*(?:Error|Exception|Exit|Interrupt)\b)(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*"
     r"|__main__|root|__mp_main__)"
-    r"(?:[:.][\w<>]+)?(?::\d+)?"
+    r"(?:[:.][\w<>]+(?=:\d| - ))?(?::\d+)?"
     r"(?= - |:| \||\]| *$)"
 )
 _TAG: Final = re.compile(r"\[[^\]\s]{1,40}\](?= )|\[PID:? ?\d+\]|\(\w+\)|\d{1,8}(?= [:|])|\[\d+\]")

@@ -34,7 +34,6 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 
-
 _NAMES = Fix(
     "To see its name, run with TORCH_DISTRIBUTED_DEBUG=DETAIL",
     "env",

@@ -27,17 +27,20 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from necropsy_parsers.messages.host_memory import HostMemory
 
-from necropsy.claim import from_record, told
+from necropsy.claim import from_record, ranks_of, told
 from necropsy.conditions import HOST_FULL, PROCESS_DIED, WORKER_DIED
 from necropsy.evidence.activity import Activity
+from necropsy.evidence.elastic_failures import ElasticFailures
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.host_memory import HostMemoryRecords
+from necropsy.evidence.nccl_communicators import NcclCommunicators
 from necropsy.finding import Fact, Finding, Fix, Severity
+from necropsy.provenance.ranks import rank_of_process
 from necropsy.rule import rule
 from necropsy.units import human_bytes
 
@@ -60,10 +63,29 @@ def _facts(m: HostMemory) -> dict[str, Fact]:
     return facts
 
 
-@rule("OOM006", "host-out-of-memory", Severity.FATAL, aliases=("X16", "oom-killer"))
-def check(records: HostMemoryRecords, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
-    """One finding a kill record, one a failed allocation."""
+def _one_each(records: Iterable[HostMemory]) -> list[HostMemory]:
+    """The kernel writes several lines about one kill; the one that tells most stands for all."""
+    best: dict[tuple[int, int], HostMemory] = {}
+    rest: list[HostMemory] = []
     for m in records:
+        key = (m.pid or 0, m.attempt)
+        if m.kind != "kill" or m.pid is None:
+            rest.append(m)
+        elif key not in best or (best[key].bytes is None and m.bytes is not None):
+            best[key] = m
+    return [*best.values(), *rest]
+
+
+@rule("OOM006", "host-out-of-memory", Severity.FATAL, aliases=("X16", "oom-killer"))
+def check(
+    records: HostMemoryRecords,
+    exceptions: Exceptions,
+    workers: ElasticFailures,
+    communicators: NcclCommunicators,
+    activity: Activity,
+) -> Iterator[Finding]:
+    """One finding a kill record, one a failed allocation."""
+    for m in _one_each(records):
         if m.kind == "allocation":
             size = f" of {human_bytes(m.bytes)}" if m.bytes is not None else ""
             message = f"An allocation{size} in host memory failed: the machine or the job's limit has no more."
@@ -78,6 +100,7 @@ def check(records: HostMemoryRecords, exceptions: Exceptions, activity: Activity
                 leaves=frozenset({HOST_FULL, PROCESS_DIED}),
             )
             continue
+        rank = rank_of_process(m.pid, m.attempt, workers, communicators, activity)
         victim = f" process {m.pid}" if m.pid is not None else " a process of the job"
         named = f" ({m.name})" if m.name else ""
         held = f", which held {human_bytes(m.bytes)}" if m.bytes is not None else ""
@@ -87,6 +110,7 @@ def check(records: HostMemoryRecords, exceptions: Exceptions, activity: Activity
             f"{m.by[0].upper()}{m.by[1:]} killed{victim}{named}{held}: {limit} (out of memory).",
             Severity.FATAL,
             activity=activity,
+            ranks=ranks_of(m.origin) if rank is None else (rank,),
             facts=_facts(m),
             fixes=(_MORE, _WORKERS),
             leaves=frozenset({HOST_FULL, PROCESS_DIED, WORKER_DIED}),

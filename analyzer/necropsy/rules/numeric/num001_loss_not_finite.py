@@ -102,7 +102,7 @@ def _not_finite(rows: Sequence[TrainingValue], exceptions: Exceptions) -> Findin
     before = rows[first - 1] if first else None
     what = "NaN" if math.isnan(v.value) else "infinite"
     lasting = bad == len(after) or bad >= 3
-    facts: dict[str, Fact] = {"value": v.name, "not finite": bad, "reports after it": len(after)}
+    facts: dict[str, Fact] = {"value": v.name}
     message = f"`{v.name}` is {what} from the first report on{_at(v)}"
     if before is not None:
         facts["last finite value"] = before.value

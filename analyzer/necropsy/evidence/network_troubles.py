@@ -1,0 +1,26 @@
+"""Connections that could not be set up."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from necropsy_parsers.messages.network_setup import NetworkTrouble
+
+from necropsy.evidence._records import COMMON, RecordTable
+
+
+class NetworkTroubles(RecordTable[NetworkTrouble]):
+    """One row a failed setup."""
+
+    name = "network_troubles"
+    row = NetworkTrouble
+    accepts = (NetworkTrouble,)
+    columns: ClassVar[dict[str, str]] = {
+        **COMMON,
+        "kind": "no-interface, no-name, port, master, absent, peer, memlock, verbs, retry, ofi or unresolved",
+        "where": "interface, host or host:port, or empty",
+        "call": "verbs call, or empty",
+        "waited": "how long was waited, as printed, or empty",
+        "why": "reason as printed, or empty",
+        "from_exception": "said by an exception",
+    }
