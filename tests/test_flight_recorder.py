@@ -75,14 +75,16 @@ def test_records(folder: Path) -> None:
 
 class TestSniffing:
     def test_other_pickles_are_not_claimed(self) -> None:
-        for value in ({"state_dict": {"weight": [1.0]}, "version": 1}, [1, 2], {"entries": [1]}, {"epoch": 3}):
+        others: list[Any] = [{"state_dict": {"weight": [1.0]}, "version": 1}, [1, 2], {"entries": [1]}, {"epoch": 3}]
+        for value in others:
             for protocol in range(2, 6):
                 assert sniff(pickle.dumps(value, protocol), "model_3") is None
         assert claim_of(pickle.dumps({"weight": [1.0]}), "model_3") is None
 
     def test_other_json_is_not_claimed(self) -> None:
         trace = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "pg_config": [{"pg_name": "0"}]}}
-        for value in (trace, {"entries": [], "version": "2"}, [{"name": "x"}], {"traceEvents": []}):
+        others: list[Any] = [trace, {"entries": [], "version": "2"}, [{"name": "x"}], {"traceEvents": []}]
+        for value in others:
             assert sniff(json.dumps(value).encode(), "rank_0.json") is None
 
     @pytest.mark.parametrize("protocol", range(2, 6))
@@ -155,8 +157,8 @@ class TestDamage:
     @pytest.mark.parametrize("seed", range(6))
     def test_anything_anywhere(self, seed: int, tmp_path: Path) -> None:
         chance = random.Random(seed)
-        odd = [None, True, -1, 2**63, 1.5, "", "\x1b[31mred", "9" * 5000, [], {}, [[]], ["a", "b"], [[["x"]]],
-               {"ranks": "0"}, [None] * 3, ("0", "1")]  # fmt: skip
+        odd: list[Any] = [None, True, -1, 2**63, 1.5, "", "\x1b[31mred", "9" * 5000, [], {}, [[]], ["a", "b"],
+               [[["x"]]], {"ranks": "0"}, [None] * 3, ("0", "1")]  # fmt: skip
         for i in range(60):
             value: Any = hang()[0]
             value["pg_status"] = {"0": {"last_enqueued_collective": 5}}

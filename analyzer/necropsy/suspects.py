@@ -6,7 +6,7 @@ process group only; the ranks that are seen in the inputs and do not complain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from necropsy_parsers.messages.collective_timeout import CollectiveTimeout
@@ -78,6 +78,19 @@ def quiet(
 ) -> Suspects:
     """Ranks that are seen and do not complain; of these the ones that failed, if any did."""
     waiting = {t.rank for t in timeouts if t.rank is not None}
+    pids = {t.origin.pid for t in timeouts if t.origin.pid is not None}
+    return silent(waiting, pids, attempt, activity, communicators, exceptions)
+
+
+def silent(
+    waiting: set[int],
+    pids: set[int],
+    attempt: int,
+    activity: Activity,
+    communicators: NcclCommunicators,
+    exceptions: Exceptions,
+) -> Suspects:
+    """Ranks that are seen and not among the `waiting` ones; `pids` are processes that are known to wait."""
     seen = {r.rank for r in activity if r.rank is not None and r.attempt == attempt}
     if _complete(communicators):
         seen |= {c.rank for c in communicators if c.attempt == attempt}
@@ -86,7 +99,7 @@ def quiet(
     ranks = tuple(sorted((seen - waiting) & failed or seen - waiting))
     if not waiting or not ranks:
         return NOBODY
-    return Suspects(ranks, "they do not complain", "it does not complain", last_words(ranks, activity, timeouts))
+    return Suspects(ranks, "they do not complain", "it does not complain", last_words(ranks, activity, pids))
 
 
 def _the_one_missing(waiting: set[int]) -> set[int]:
@@ -101,10 +114,10 @@ def _complete(communicators: NcclCommunicators) -> bool:
     return size > 0 and {c.rank for c in communicators if c.nranks == size} == set(range(size))
 
 
-def last_words(ranks: Sequence[int], activity: Activity, timeouts: Sequence[CollectiveTimeout] = ()) -> str:
-    """The last line that the first of these ranks wrote; `timeouts` tell which processes belong to others."""
+def last_words(ranks: Sequence[int], activity: Activity, pids: Collection[int] = ()) -> str:
+    """The last line that the first of these ranks wrote; `pids` are processes of others."""
     rows = [r for r in activity if ranks and r.rank == ranks[0] and r.last.strip()]
     if not rows and len(ranks) == 1:  # a process that never names its rank: the one left when the others are known
-        known = {r.pid for r in activity if r.writer.startswith("rank")} | {t.origin.pid for t in timeouts}
+        known = {r.pid for r in activity if r.writer.startswith("rank")} | set(pids)
         rows = [r for r in activity if r.pid is not None and r.pid not in known and r.last.strip()]
     return max(rows, key=lambda r: r.seq).last.strip()[:120] if rows else ""

@@ -20,6 +20,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 from necropsy_parsers.records import Frame, Record
@@ -76,11 +77,11 @@ class FlightStatus:
     completed: int = -1
 
 
-def _longs() -> array[int]:
+def _no_longs() -> array[int]:
     return array("q")
 
 
-def _ints() -> array[int]:
+def _no_ints() -> array[int]:
     return array("i")
 
 
@@ -93,17 +94,17 @@ class FlightColumns:
     of -1 was not recorded.
     """
 
-    record: array[int] = field(default_factory=_longs)
-    group: array[int] = field(default_factory=_ints)
-    local_group: array[int] = field(default_factory=_longs)
-    sequence: array[int] = field(default_factory=_longs)
-    p2p: array[int] = field(default_factory=_longs)
-    call: array[int] = field(default_factory=_ints)
-    stack: array[int] = field(default_factory=_ints)
+    record: array[int] = field(default_factory=_no_longs)
+    group: array[int] = field(default_factory=_no_ints)
+    local_group: array[int] = field(default_factory=_no_longs)
+    sequence: array[int] = field(default_factory=_no_longs)
+    p2p: array[int] = field(default_factory=_no_longs)
+    call: array[int] = field(default_factory=_no_ints)
+    stack: array[int] = field(default_factory=_no_ints)
     state: bytes = b""
-    created: array[int] = field(default_factory=_longs)
-    started: array[int] = field(default_factory=_longs)
-    completed: array[int] = field(default_factory=_longs)
+    created: array[int] = field(default_factory=_no_longs)
+    started: array[int] = field(default_factory=_no_longs)
+    completed: array[int] = field(default_factory=_no_longs)
 
     def __len__(self) -> int:
         return len(self.state)
@@ -163,42 +164,33 @@ class Columns:
 
     def build(self) -> FlightColumns:
         """The columns."""
-        rows = self.rows
-        sends = self._longs(rows, "p2p_seq_id")
-        numbers = self._longs(rows, "collective_seq_id" if self.numbered else "seq_id")
-        call = array("i", [self._call(e) for e in rows])
-        peer = [self._calls[c].peer is not None for c in call]
-        p2p = [n if (e.get("is_p2p") is True or sent) else -1 for e, n, sent in zip(rows, sends, peer, strict=True)]
+        of = _fields(self.rows)
+        sends = _longs(of["p2p_seq_id"])
+        call = array("i", map(self._call, *(of[k] for k in _ASKED)))
+        ends = [self._calls[c].peer is not None for c in call]
+        told = zip(of["is_p2p"], ends, sends, strict=True)
         return FlightColumns(
-            record=self._longs(rows, "record_id"),
-            group=array("i", [self._group(e) for e in rows]),
-            local_group=self._longs(rows, "pg_id"),
-            sequence=numbers,
-            p2p=array("q", p2p),
+            record=_longs(of["record_id"]),
+            group=array("i", map(self._group, of["process_group"], of["pg_id"])),
+            local_group=_longs(of["pg_id"]),
+            sequence=_longs(of["collective_seq_id" if self.numbered else "seq_id"]),
+            p2p=array("q", [number if sent is True or end else -1 for sent, end, number in told]),
             call=call,
-            stack=array("i", [self._stack(e) for e in rows]),
-            state=bytes([_state(e) for e in rows]),
-            created=self._created(rows),
-            started=self._longs(rows, "time_discovered_started_ns"),
-            completed=self._longs(rows, "time_discovered_completed_ns"),
+            stack=array("i", map(self._stack, of["frames"])),
+            state=bytes(map(_state, of["state"], of["retired"])),
+            created=self._created(of["time_created_ns"]),
+            started=_longs(of["time_discovered_started_ns"]),
+            completed=_longs(of["time_discovered_completed_ns"]),
         )
 
     def made_calls(self) -> tuple[FlightCall, ...]:
         """What the `call` column points into."""
         return tuple(self._calls)
 
-    @staticmethod
-    def _longs(rows: Sequence[dict[str, Any]], key: str) -> array[int]:
-        values = [e.get(key) or 0 for e in rows]  # None: not yet
-        try:
-            return array("q", values)
-        except (TypeError, OverflowError):
-            return array("q", [whole_number(v) for v in values])
-
-    def _created(self, rows: Sequence[dict[str, Any]]) -> array[int]:
-        if rows and "time_created_ns" not in rows[0]:
-            return array("q", [whole_number(e.get("time_created_us")) * 1000 for e in rows])
-        return self._longs(rows, "time_created_ns")
+    def _created(self, values: Sequence[Any]) -> array[int]:
+        if self.rows and "time_created_ns" not in self.rows[0]:
+            return array("q", [whole_number(e.get("time_created_us")) * 1000 for e in self.rows])
+        return _longs(values)
 
     def text(self, value: Any) -> str:
         """A string that is safe to print."""
@@ -209,8 +201,7 @@ class Columns:
             known = self._cleaned[value] = printable(value)
         return known
 
-    def _group(self, entry: dict[str, Any]) -> int:
-        pair = entry.get("process_group")
+    def _group(self, pair: Any, number: Any) -> int:
         key = ("", "")
         # Exactly two strings: hashing what a hostile pickle nests in tuples may take for ever.
         if isinstance(pair, (tuple, list)) and len(pair) == 2 and type(pair[0]) is str and type(pair[1]) is str:
@@ -219,21 +210,16 @@ class Columns:
         if known is None or key == ("", ""):
             named = (self.text(key[0]), self.text(key[1]))
             if key == ("", "") and pair is None:
-                named = (str(whole_number(entry.get("pg_id"))), "")
+                named = (str(whole_number(number)), "")
             known = self._pairs[key] = self.groups.setdefault(named, len(self.groups))
         return known
 
-    def _call(self, entry: dict[str, Any]) -> int:
-        name = entry["profiling_name"]
+    def _call(self, name: str, inputs: Any, outputs: Any, input_types: Any, output_types: Any) -> int:
         key: Hashable
         try:
-            key = (
-                name,
-                _sizes(entry["input_sizes"]), _sizes(entry["output_sizes"]),
-                tuple(entry.get("input_dtypes", ())[:MAX_TENSORS]), tuple(entry.get("output_dtypes", ())[:MAX_TENSORS]),
-            )  # fmt: skip
+            key = (name, _sizes(inputs), _sizes(outputs), _types(input_types), _types(output_types))
             known = self.calls.get(key)
-        except (KeyError, TypeError, AttributeError):
+        except TypeError:  # not there, or no lists
             key = (name, (), (), (), ())
             known = self.calls.get(key)
         if known is None:
@@ -257,8 +243,7 @@ class Columns:
             pair,
         )
 
-    def _stack(self, entry: dict[str, Any]) -> int:
-        frames = entry.get("frames")
+    def _stack(self, frames: Any) -> int:
         if not isinstance(frames, list) or not frames:
             return -1
         kept = frames[:MAX_FRAMES]
@@ -283,9 +268,31 @@ def _told(entry: dict[str, Any]) -> bool:
     return isinstance(entry.get("profiling_name"), str) and isinstance(entry.get("state"), str)
 
 
-def _state(entry: dict[str, Any]) -> int:
-    state = _STATE_NUMBERS.get(entry["state"], SCHEDULED)
-    return state | RETIRED if entry.get("retired") is True else state
+def _fields(rows: Sequence[dict[str, Any]]) -> dict[str, Sequence[Any]]:
+    """The fields of all entries by name, None for those that are not there."""
+    try:
+        return dict(zip(_FIELDS, zip(*map(itemgetter(*_FIELDS), rows), strict=True), strict=True))
+    except (KeyError, ValueError):  # of another version, or no entries at all
+        return {field: [e.get(field) for e in rows] for field in (*_FIELDS, "seq_id")}
+
+
+_ASKED: Final = ("profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
+_FIELDS: Final = (
+    "record_id", "pg_id", "process_group", "collective_seq_id", "p2p_seq_id", "is_p2p", *_ASKED, "state", "retired",
+    "frames", "time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns",
+)  # fmt: skip
+
+
+def _longs(values: Sequence[Any]) -> array[int]:
+    try:
+        return array("q", [v or 0 for v in values])  # None: not yet
+    except (TypeError, OverflowError):
+        return array("q", [whole_number(v) for v in values])
+
+
+def _state(state: str, retired: Any) -> int:
+    number = _STATE_NUMBERS.get(state, SCHEDULED)
+    return number | RETIRED if retired is True else number
 
 
 _STATE_NUMBERS: Final = {name: number for number, name in enumerate(STATES)}
@@ -294,6 +301,10 @@ _STATE_NUMBERS: Final = {name: number for number, name in enumerate(STATES)}
 def _sizes(value: Any) -> tuple[Any, ...]:
     """Shapes as tuples, at most so many and so long."""
     return tuple([tuple(x[:MAX_DIMS]) for x in value[:MAX_TENSORS]])
+
+
+def _types(value: Any) -> tuple[Any, ...]:
+    return tuple(value[:MAX_TENSORS]) if value else ()
 
 
 def _numbers(shapes: Any) -> tuple[tuple[int, ...], ...]:

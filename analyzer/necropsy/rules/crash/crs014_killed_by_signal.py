@@ -94,7 +94,9 @@ _NEAR: Final = 64 * 1024  # bytes between a crash and its stack that still belon
 
 
 def _stack_near(row: ProcessExit, stacks: Sequence[ThreadStack]) -> ThreadStack | None:
-    near = [s for s in stacks if 0 <= s.seq - row.seq < _NEAR and process_of(s.origin) == process_of(row.origin)]
+    # A summary may have told the rank of a process that does not name it itself.
+    whose = (process_of(row.origin), "") if row.by == "interpreter" else (process_of(row.origin),)
+    near = [s for s in stacks if 0 <= s.seq - row.seq < _NEAR and process_of(s.origin) in whose]
     return next((s for s in near if s.current), near[0] if near else None)
 
 

@@ -44,7 +44,7 @@ from necropsy.evidence.settings import Settings
 from necropsy.evidence.transport_errors import TransportErrors
 from necropsy.finding import Confidence, Finding, Severity
 from necropsy.rule import rule
-from necropsy.suspects import quiet
+from necropsy.suspects import Suspects, quiet, silent
 from necropsy.timeouts import ALONE, LIMIT, LOGS, names, timeout_finding
 
 
@@ -67,24 +67,34 @@ def check(
     for error in transport:
         if error.kind != "closed":
             tolerated = activity.job_went_on(error.seq, error.attempt)
-            yield from (handled(f) if tolerated else f for f in _gloo(error, exceptions, activity))
+            complaining = {e.origin.rank for e in transport if e.attempt == error.attempt and e.origin.rank is not None}
+            suspects = silent(complaining, set(), error.attempt, activity, communicators, exceptions)
+            yield from (handled(f) if tolerated else f for f in _gloo(error, suspects, exceptions, activity))
 
 
-def _gloo(error: TransportError, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
-    unknown = "a peer never came; which one the log does not show (undetermined)"
-    absent = f"{names(error.absent)} did not reach the barrier" if error.absent else unknown
+def _gloo(
+    error: TransportError, suspects: Suspects, exceptions: Exceptions, activity: Activity
+) -> Iterator[Finding]:
+    absent = error.absent or suspects.ranks
+    if error.absent:
+        who = f"{names(error.absent)} did not reach the barrier"
+    elif absent:
+        busy = f'; its last line is "{suspects.last}"' if suspects.last and len(absent) == 1 else ""
+        who = f"{names(absent)} never came ({suspects.clause}){busy}"
+    else:
+        who = "a peer never came; which one the log does not show (undetermined)"
     waited = f" after {error.waited_ms / 1000:,.0f} s" if error.waited_ms else ""
     row = exceptions.said(error)
     yield from told(
         error,
         exceptions,
-        f"A wait for another rank timed out{waited}: {absent}.",
+        f"A wait for another rank timed out{waited}: {who}.",
         Severity.FATAL,
         activity=activity,
-        ranks=error.absent,
+        ranks=absent,
         facts={"error": error.why},
-        confidence=Confidence.LIKELY if error.absent else Confidence.POSSIBLE,
-        fixes=(ALONE, LIMIT) if error.absent else (LOGS, LIMIT),
+        confidence=Confidence.LIKELY if absent else Confidence.POSSIBLE,
+        fixes=(ALONE, LIMIT) if absent else (LOGS, LIMIT),
         shows=frozenset({PEER_ABSENT}),
         leaves=frozenset({PEER_ABSENT, PROCESS_DIED}),
         event=f"gloo-wait@{error.anchor.input}:{error.seq}",

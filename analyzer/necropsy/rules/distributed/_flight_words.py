@@ -68,7 +68,7 @@ def distinct(places: Sequence[Place]) -> tuple[Place, ...]:
 
 
 def last_attempt(exceptions: Exceptions | None) -> int:
-    """The attempt that dumps are of: later ones overwrite the dumps of earlier ones. Other jobs are attempts after it."""
+    """The attempt that dumps are of, since later ones overwrite those of earlier ones."""
     return max((row.attempt for row in exceptions or ()), default=0)
 
 

@@ -56,7 +56,7 @@ _FIXES: Final[dict[str, tuple[Fix, ...]]] = {
         Fix("Dump its Python stacks while it hangs", "command", command="py-spy dump --pid PID"),
     ),
     GPU: (
-        Fix("Look for CUDA errors in its log and for Xid messages of its GPU", "command", command="dmesg | grep -i xid"),
+        Fix("Look for CUDA errors in its log and for Xids of its GPU", "command", command="dmesg | grep -i xid"),
         Fix("Run once more with CUDA_LAUNCH_BLOCKING=1 to find the kernel", "env", "safe", "CUDA_LAUNCH_BLOCKING=1"),
     ),
     NO_DUMP: (
@@ -86,7 +86,7 @@ class _Told:
 @rule("DST025", "absent-rank", Severity.ERROR, aliases=("missing-rank", "collective-hang"))
 def check(entries: FlightEntries, exceptions: Exceptions | None) -> Iterator[Finding]:
     """One finding for each kind of reason in each job."""
-    for attempt, case in enumerate(entries.cases(), words.last_attempt(exceptions)):
+    for attempt, case in enumerate(entries.cases(), words.last_attempt(exceptions)):  # another job, another attempt
         for blame in case.verdict.blames:
             yield _finding(case, blame, attempt)
 
