@@ -114,8 +114,8 @@ class Finding:
     `follows` an event is its consequence wherever that stands (a later run that says it
     better); further events that it tells are its `claims`; one of `last_resort` is
     dropped if anything else failed. `time` is the clock reading of its line; `processes`,
-    `attempts`, `moment`, `began` (the clock when its input began) and `explained_by` are set by `correlate`. `explained_by` is the
-    fingerprint of the cause.
+    `attempts`, `moment`, `began` (the clock when its input began) and `explained_by` are set by
+    `correlate`. `explained_by` is the fingerprint of the cause.
     """
 
     message: str

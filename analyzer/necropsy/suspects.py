@@ -104,14 +104,17 @@ def silent(
 
 def _the_one_missing(waiting: set[int]) -> set[int]:
     """Ranks count from 0 without gaps: if all but one below the highest complain, that one exists and does not."""
-    missing = set(range(max(waiting, default=0) + 1)) - waiting
-    return missing if len(missing) == 1 and len(waiting) > 1 else set()
+    highest = max(waiting, default=0)
+    if len(waiting) < 2 or highest != len(waiting):  # one of `highest + 1` is missing
+        return set()
+    return set(range(highest + 1)) - waiting
 
 
 def _complete(communicators: NcclCommunicators) -> bool:
     """Whether every rank of the largest communicator reports itself: then a silent rank is really silent."""
     size = max((c.nranks for c in communicators), default=0)
-    return size > 0 and {c.rank for c in communicators if c.nranks == size} == set(range(size))
+    ranks = {c.rank for c in communicators if c.nranks == size}
+    return len(ranks) == size > 0 and max(ranks) == size - 1
 
 
 def last_words(ranks: Sequence[int], activity: Activity, pids: Collection[int] = ()) -> str:

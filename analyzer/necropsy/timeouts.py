@@ -45,6 +45,11 @@ def _call(t: CollectiveTimeout) -> str:
     return f"{t.operation}" + (f" #{t.sequence}" if t.sequence is not None else "")
 
 
+def seconds(milliseconds: int) -> str:
+    """Milliseconds as whole seconds in words; any number may stand in a log, whatever a float holds."""
+    return f"{(milliseconds + 500) // 1000:,} s" if milliseconds < 10**15 else "ages"
+
+
 def names(ranks: Sequence[int]) -> str:
     """Ranks in a sentence: `rank 3`, `ranks 1, 3`."""
     if len(ranks) == 1:
@@ -54,7 +59,7 @@ def names(ranks: Sequence[int]) -> str:
 
 
 def _message(t: CollectiveTimeout, waiting: Sequence[int], suspects: Suspects) -> str:
-    limit = f" after {(t.ran_ms or t.limit_ms or 0) / 1000:,.0f} s" if t.ran_ms or t.limit_ms else ""
+    limit = f" after {seconds(t.ran_ms or t.limit_ms or 0)}" if t.ran_ms or t.limit_ms else ""
     who = names(waiting).capitalize() if waiting else "A rank"
     waited = f"{who} waited in {_call(t)} and timed out{limit}"
     if not suspects.ranks:
@@ -78,7 +83,7 @@ def timeout_finding(
     if waiting:
         facts["waiting ranks"] = waiting
     if first.limit_ms:
-        facts["limit"] = f"{first.limit_ms / 1000:,.0f} s"
+        facts["limit"] = seconds(first.limit_ms)
     if first.elements == 1:
         facts["elements"] = 1
     started = sorted({d.rank for d in dumps if d.initiator and d.rank is not None and d.attempt == first.attempt})

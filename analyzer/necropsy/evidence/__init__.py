@@ -37,7 +37,7 @@ class Table(Generic[R]):
     row: ClassVar[type[Any]]
     columns: ClassVar[dict[str, str]]
     accepts: ClassVar[tuple[type[Record], ...]] = ()
-    formats: ClassVar[tuple[str, ...]] = ("log",)
+    formats: ClassVar[tuple[str, ...]] = ("log", "elastic_error_file")
     supply: ClassVar[str] = "the job's log (stdout and stderr)"
 
     def __init__(self) -> None:

@@ -38,6 +38,7 @@ class ElasticFailures(Table[ElasticFailure]):
         super().__init__()
         self._lines: list[FailureLine] = []
         self._stacks: list[PythonTraceback] = []
+        self._by_pid: dict[tuple[int | None, int], list[ElasticFailure]] = {}
         self._local: dict[tuple[int, int], int] = {}
 
     def add(self, record: Record) -> None:
@@ -52,10 +53,13 @@ class ElasticFailures(Table[ElasticFailure]):
     def finish(self) -> None:
         """Put the lines of each worker together."""
         self.rows = failures(self._lines, self._stacks)
+        for row in self.rows:
+            self._by_pid.setdefault((row.pid, row.attempt), []).append(row)
 
-    def of_process(self, pid: int, attempt: int) -> ElasticFailure | None:
-        """The worker with that process id, or None."""
-        return next((r for r in self.rows if r.pid == pid and r.attempt == attempt), None)
+    def of_process(self, pid: int | None, attempt: int, seq: int = 0) -> ElasticFailure | None:
+        """The worker with that process id, or None; containers share numbers: the summary nearest to `seq` counts."""
+        rows = self._by_pid.get((pid, attempt), []) if pid is not None else []
+        return min(rows, key=lambda r: abs(r.seq - seq), default=None)
 
     def local_rank_of(self, pid: int, attempt: int) -> int | None:
         """The local rank of a process, by the summary or by the line that reports its end."""

@@ -43,16 +43,17 @@ def ends(
     exits: Iterable[ProcessExit], workers: ElasticFailures, stopped: StoppedWorkers, notices: JobStops
 ) -> list[End]:
     """One end a process that ended by itself: by a signal, or with an exit code that is not 0."""
+    # Only SIGKILL is compared by number: in containers the processes of all nodes have the same few numbers.
     killed = {(s.pid, s.attempt) for s in stopped if s.pid is not None}
     over = {(n.attempt, n.anchor.input): n.seq for n in sorted(notices, key=lambda n: -n.seq)}  # the first of each
     rows = [_placed(row, workers) for row in _joined(sorted(exits, key=lambda r: r.seq))]
     told = [
         row
         for row in rows
-        if (row.pid, row.attempt) not in killed
+        if not (row.signal == "SIGKILL" and (row.pid, row.attempt) in killed)
         and not (row.signal == "SIGKILL" and row.seq > over.get((row.attempt, row.anchor.input), row.seq))
         and row.signal not in _ASKED
-        and (row.signal or row.code not in (0, None))
+        and (row.signal or row.code not in (0, None) or row.by == "Ray")
     ]
     return [_end(row, workers) for row in _one_each(told)]
 
@@ -72,7 +73,7 @@ def _joined(rows: Sequence[ProcessExit]) -> list[ProcessExit]:
 
 def _placed(row: ProcessExit, workers: ElasticFailures) -> ProcessExit:
     """The report with the rank and node that torchrun's summary gives its process."""
-    worker = workers.of_process(row.pid, row.attempt) if row.pid is not None else None
+    worker = workers.of_process(row.pid, row.attempt, row.seq)
     if worker is None:
         return row
     return replace(row, origin=replace(row.origin, rank=worker.rank, local_rank=worker.local_rank, host=worker.host))
@@ -86,12 +87,17 @@ def _one_each(rows: Sequence[ProcessExit]) -> list[ProcessExit]:
         held = best.get(key)
         if held is None or (row.by == "interpreter" and held.by != "interpreter"):
             best[key] = row if held is None or row.origin.rank is not None else _with_rank(row, held)
+    named: dict[tuple[int, str], list[ProcessExit]] = {}
+    for (attempt, signal, who), row in best.items():
+        if who:
+            named.setdefault((attempt, signal), []).append(row)
     out = []
     for (attempt, signal, who), row in best.items():
-        known = [r for (a, s, w), r in best.items() if w and (a, s) == (attempt, signal)]
+        known = named.get((attempt, signal), [])
+        bare = best.get((attempt, signal, ""))
         if not who and len(known) == 1 and row.by == "interpreter":
             out.append(_with_rank(row, known[0]))
-        elif who and len(known) == 1 and (bare := best.get((attempt, signal, ""))) and bare.by == "interpreter":
+        elif who and len(known) == 1 and bare is not None and bare.by == "interpreter":
             continue
         elif who or not known:
             out.append(row)
@@ -102,7 +108,7 @@ def _who(row: ProcessExit) -> str:
     """The process of a report, as far as it is told; the shell knows only its child, which may be the launcher."""
     if row.origin.rank is not None:
         return f"rank {row.origin.rank}"
-    if row.by == "launcher" and row.pid is not None:
+    if row.by in ("launcher", "Ray") and row.pid is not None:
         return f"pid {row.pid}"
     tasks = _SRUN_TASKS.match(row.anchor.text)
     return f"{row.origin.host} {tasks[1]}" if tasks is not None else ""
@@ -115,7 +121,7 @@ def _with_rank(row: ProcessExit, known: ProcessExit) -> ProcessExit:
 
 
 def _end(row: ProcessExit, workers: ElasticFailures) -> End:
-    worker = workers.of_process(row.pid, row.attempt) if row.pid is not None else None
+    worker = workers.of_process(row.pid, row.attempt, row.seq)
     tasks = _SRUN_TASKS.match(row.anchor.text)
     host = f" on {row.origin.host}" if row.origin.host and row.origin.host != "localhost" else ""
     if row.origin.rank is not None:
@@ -124,6 +130,8 @@ def _end(row: ProcessExit, workers: ElasticFailures) -> End:
         subject = f"The process with local rank {row.origin.local_rank}{host}"
     elif tasks is not None:
         subject = f"Slurm's {tasks[1]}{host}"
+    elif row.by == "Ray":
+        subject = f"Ray's worker process {row.pid}{host}"
     else:
         subject = "The process"
     return End(row, subject, tasks[1] if tasks is not None else "", worker.frames if worker is not None else ())

@@ -87,7 +87,7 @@ def read(message: Message) -> Iterator[DriverError]:
     text = " ".join(message.text.split()) if message.exception is not None else message.first.strip()
     if (m := _XID.search(text)) is not None:
         pid = m["pid"] or ""
-        process = int(pid) if pid.isdigit() else None
+        process = int(pid) if pid.isdecimal() else None
         name = (m["name"] or "").strip("'<> ")
         yield _error(message, "xid", m, code=int(m["code"]), process=process, name=name)
     elif (m := _SXID.search(text)) is not None:

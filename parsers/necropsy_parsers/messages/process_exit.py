@@ -9,6 +9,7 @@ mpirun noticed that process rank 3 with PID 4411 on node node-3 exited on signal
 [rank: 1] Child process with PID 4411 terminated with code 1. Forcefully terminating ...   Lightning
 ['python', '-u', 'train.py'] exits with return code = -9                                   DeepSpeed
 ProcessExitedException: process 1 terminated with signal SIGSEGV                           torch.multiprocessing
+A worker died or was killed while executing a task by an unexpected system error. ... Worker PID: 4411 ...      Ray
 
 A launcher's line says whose end it reports: that process, not the launcher, is then the record's origin.
 """
@@ -50,6 +51,7 @@ TRIGGERS: Final = (
     b"terminated with",
     b"with return code",
     b"died with <Signals",
+    b"A worker died",
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "bash: line 1:  4411 Segmentation fault      (core dumped) python train.py": {"signal": "SIGSEGV", "pid": 4411},
@@ -118,13 +120,18 @@ _NAMED: Final = (
     re.compile(r"\] exits with return code = (?P<code>-?\d+)$"),
     re.compile(r"\bprocess (?P<local>\d+) terminated with (?:signal (?P<name>SIG\w+)|exit code (?P<code>\d+))"),
 )
+# Ray lists what may have happened (SIGKILL, SIGSEGV, ...) without knowing; only a number says something.
+_RAY: Final = re.compile(
+    r"A worker died or was killed while executing .*?Worker IP address: (?P<ip>\S+) .*?Worker PID: (?P<pid>\d+)"
+    r" .*?Worker exit detail: (?P<detail>(?:.*?with an exit code (?P<code>-?\d+))?.*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit(Record):
     """One reported end. `signal` ("" if none), `code` (None if untold), who said it.
 
-    `by`: `shell`, `interpreter` (faulthandler), `launcher`. `reason` is faulthandler's text.
+    `by`: `shell`, `interpreter` (faulthandler), `launcher`, `Ray`. `reason` is the text of faulthandler or Ray.
     Rank, local rank and host of the process that ended are those of `origin`, as far as the line tells them.
     """
 
@@ -149,6 +156,24 @@ def read(message: Message) -> Iterator[ProcessExit]:
     text = message.first.strip()
     if (named := _named(message, text)) is not None:
         yield named
+        return
+    if (m := _RAY.search(text)) is not None:
+        code = int(m["code"]) if m["code"] else None
+        signal = signal_of(code or 0)
+        origin = replace(message.origin, host=m["ip"], pid=int(m["pid"]), source=None)
+        reason = m["detail"].split(". ")[0]
+        yield ProcessExit(
+            message.anchor,
+            signal,
+            code,
+            int(m["pid"]),
+            "Ray",
+            reason,
+            False,
+            origin=origin,
+            seq=message.seq,
+            attempt=message.attempt,
+        )
         return
     signal, code, pid, by, reason = "", None, None, "shell", ""
     origin = message.origin

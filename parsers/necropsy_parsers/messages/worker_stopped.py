@@ -19,7 +19,8 @@ from necropsy_parsers.records import Record
 NAME: Final = "worker_stopped"
 TITLE: Final = "Processes that a launcher stopped"
 TRIGGERS: Final = (
-    b"closing signal", b"Closing process", b"Unable to shutdown process", b"Killing subprocess", b"srun: Terminating",
+    b"closing signal", b"Closing process", b"Unable to shutdown process", b"Killing subprocess",
+    b"Terminating StepId", b"Terminating job",
     b"Job step aborted", b"Force Terminated", b"did not exit after", b"Terminating process",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
@@ -41,7 +42,13 @@ _FORMS: Final = (
     ),
     (re.compile(r"Process (?P<pid>\d+) did not exit after (?P<signal>SIG\w+) within"), "torchrun"),
     (re.compile(r"Killing subprocess (?P<pid>\d+)$"), "DeepSpeed"),
-    (re.compile(r"srun: (?:Terminating|Force Terminated) (?:StepId|JobId|job)|srun: Job step aborted"), "srun"),
+    (
+        re.compile(
+            r"srun: (?:launch/slurm: \w+: )?(?:Terminating|Force Terminated) (?:StepId|JobId|job)|srun: Job step "
+            r"aborted"
+        ),
+        "srun",
+    ),
 )
 
 

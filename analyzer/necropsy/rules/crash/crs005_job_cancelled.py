@@ -30,11 +30,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.messages.scheduler import JobStop
+
 from necropsy.claim import event_of, from_exception, from_record
 from necropsy.conditions import JOB_STOPPED, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.job_stops import JobStops
+from necropsy.evidence.process_exits import ProcessExits
 from necropsy.finding import Confidence, Finding, Fix, Related, Severity
 from necropsy.provenance.stops import Stop, named, stops
 from necropsy.rule import rule
@@ -68,14 +71,24 @@ def _said(stop: Stop) -> tuple[str, Severity, Confidence, tuple[Fix, ...]]:
     return sentence, Severity.FATAL, Confidence.POSSIBLE, (_WHO, _SAVE)
 
 
+def _failed_before(told: JobStop, exits: ProcessExits) -> bool:
+    """Whether a process had failed by itself: then srun (--kill-on-bad-exit) cancels the step, not a person."""
+    return any(
+        e.seq < told.seq and e.attempt == told.attempt and e.signal not in ("SIGTERM", "SIGINT") and e.code != 0
+        for e in exits
+    )
+
+
 @rule("CRS005", "job-cancelled", Severity.NOTE, aliases=("X05", "cancelled", "interrupted", "keyboard-interrupt"))
-def check(notices: JobStops, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
+def check(notices: JobStops, exceptions: Exceptions, activity: Activity, exits: ProcessExits) -> Iterator[Finding]:
     """One finding an attempt that a person or an unknown sender stopped."""
     explained = {n.attempt for n in notices if n.kind in _TOLD}
     found = stops(notices, ("cancelled", "interrupted", "hangup", "terminated"))
     for stop in found:
         told = stop.told
         if told.attempt in explained or activity.job_went_on(told.seq, told.attempt):
+            continue
+        if told.kind == "cancelled" and _failed_before(told, exits):
             continue
         sentence, severity, confidence, fixes = _said(stop)
         row = exceptions.said(told)

@@ -90,6 +90,9 @@ _STDERR: Final = (
         command="torchrun --log-dir logs --tee 3 ...",
     ),
 )
+_RAY: Final = Fix(
+    "Read that worker's own log on its node", "command", command="ls /tmp/ray/session_latest/logs/worker-*PID*"
+)
 _NEAR: Final = 64 * 1024  # bytes between a crash and its stack that still belong together
 
 
@@ -116,6 +119,9 @@ def _said(end: End, stack: ThreadStack | None) -> tuple[str, tuple[Fix, ...], Co
         return sentence, (_WHO,), Confidence.POSSIBLE
     if signal in ("SIGHUP", "SIGXCPU", "SIGUSR1"):
         return f"{who} was stopped: {meaning}.", (_WHO,), Confidence.LIKELY
+    if not signal and end.row.by == "Ray":
+        sentence = f"{who} died, and Ray does not know why ({end.row.reason.rstrip('.')}); the cause is undetermined."
+        return sentence, (_RAY, _WHO), Confidence.POSSIBLE
     if not signal:
         sentence = f"{who} ended with exit code {end.row.code} and the log holds no reason; the cause is undetermined."
         return sentence, _STDERR, Confidence.POSSIBLE
@@ -133,17 +139,17 @@ def _finding(end: End, stack: ThreadStack | None, explained: bool, exceptions: I
     return from_record(
         row,
         sentence,
-        Severity.FATAL if row.signal or not explained else Severity.NOTE,
+        Severity.FATAL if row.signal or row.by == "Ray" or not explained else Severity.NOTE,
         code=_places(end, stack),
         confidence=confidence,
         facts={k: v for k, v in facts.items() if v not in ("", None, "localhost")},
         fixes=fixes,
         shows=frozenset(shows),
         leaves=frozenset({PROCESS_DIED}),
-        last_resort=not row.signal,
+        last_resort=not row.signal and row.by != "Ray",
         # Peers notice a lost process before its launcher reports the signal. SIGABRT is different: it is what
         # NCCL's watchdog does to a process that waited for another one.
-        confirms=row.signal in _CRASHES or row.signal == "SIGKILL",
+        confirms=row.signal in _CRASHES or row.signal == "SIGKILL" or row.by == "Ray",
         claims=frozenset(event_of(e) for e in exceptions),
     )
 
@@ -164,7 +170,7 @@ def check(
     signalled = [e for e in found if e.row.signal]
     for end in found:
         row = end.row
-        if not row.signal and (failed or signalled):
+        if not row.signal and row.by != "Ray" and (failed or signalled):
             continue
         said = exceptions.said(row)
         if said is not None and said.places and said.name == "CalledProcessError":

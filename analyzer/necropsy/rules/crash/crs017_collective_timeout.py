@@ -45,7 +45,7 @@ from necropsy.evidence.transport_errors import TransportErrors
 from necropsy.finding import Confidence, Finding, Severity
 from necropsy.rule import rule
 from necropsy.suspects import Suspects, quiet, silent
-from necropsy.timeouts import ALONE, LIMIT, LOGS, names, timeout_finding
+from necropsy.timeouts import ALONE, LIMIT, LOGS, names, seconds, timeout_finding
 
 
 @rule("CRS017", "collective-timeout", Severity.FATAL, general=True, aliases=("X17", "nccl-timeout", "watchdog-timeout"))
@@ -64,17 +64,18 @@ def check(
         rows = [t for t in timeouts if t.attempt == attempt]
         suspects = quiet(rows, attempt, activity, communicators, exceptions)
         yield timeout_finding(rows, suspects, dumps, settings, exceptions, stacks)
+    absent: dict[int, Suspects] = {}
     for error in transport:
         if error.kind != "closed":
             tolerated = activity.job_went_on(error.seq, error.attempt)
-            complaining = {e.origin.rank for e in transport if e.attempt == error.attempt and e.origin.rank is not None}
-            suspects = silent(complaining, set(), error.attempt, activity, communicators, exceptions)
+            if error.attempt not in absent:
+                complaining = {r for e in transport if e.attempt == error.attempt and (r := e.origin.rank) is not None}
+                absent[error.attempt] = silent(complaining, set(), error.attempt, activity, communicators, exceptions)
+            suspects = absent[error.attempt]
             yield from (handled(f) if tolerated else f for f in _gloo(error, suspects, exceptions, activity))
 
 
-def _gloo(
-    error: TransportError, suspects: Suspects, exceptions: Exceptions, activity: Activity
-) -> Iterator[Finding]:
+def _gloo(error: TransportError, suspects: Suspects, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
     absent = error.absent or suspects.ranks
     if error.absent:
         who = f"{names(error.absent)} did not reach the barrier"
@@ -83,7 +84,7 @@ def _gloo(
         who = f"{names(absent)} never came ({suspects.clause}){busy}"
     else:
         who = "a peer never came; which one the log does not show (undetermined)"
-    waited = f" after {error.waited_ms / 1000:,.0f} s" if error.waited_ms else ""
+    waited = f" after {seconds(error.waited_ms)}" if error.waited_ms else ""
     row = exceptions.said(error)
     yield from told(
         error,

@@ -118,7 +118,7 @@ def judge(m: OutOfDeviceMemory, expandable: bool, t: Thresholds) -> Verdict:
     if m.absurd or (m.tried is not None and m.total is not None and m.tried > 64 * m.total):
         return Verdict("absurd size", "a size that no device has, so the size itself is wrong and memory is not short",
                        Confidence.LIKELY, (_SIZE,))  # fmt: skip
-    if m.tried is None or m.total is None:
+    if m.tried is None or not m.total:
         clause = "the message has no numbers, so exhaustion, another process and a broken device cannot be told apart"
         return Verdict("undetermined", clause, Confidence.POSSIBLE, (_WHO, _SMALLER))
     if m.allowed is not None and m.in_use is not None and m.allowed < m.total * 0.95:
