@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from necropsy_parsers.records import Origin
 
+from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence import Evidence
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.collective_timeouts import CollectiveTimeouts
@@ -47,5 +48,8 @@ def _run(rank: int, findings: Sequence[Finding], last: str, waiting: bool) -> Ru
     )
     if failed:
         first = failed[0]
-        return Run(f"rank {rank}", (rank,), ENDED[first.role], first.rule, first.role.value, last)
+        ended = ENDED[first.role]
+        if PEER_ABSENT in first.shows and PROCESS_DIED not in first.shows and first.role is Role.ROOT:
+            ended = "did not join" if rank in first.ranks else "waited"
+        return Run(f"rank {rank}", (rank,), ended, first.rule, first.role.value, last)
     return Run(f"rank {rank}", (rank,), "waited" if waiting else "", "", "", last)

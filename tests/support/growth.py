@@ -15,14 +15,14 @@ from typing import Final
 
 TIMES: Final = 4  # every step is so many times as large as the one before
 STEPS: Final = 3
-MOST: Final = 8.0  # of a step; quadratic work would cost 16 times as much
+MOST: Final = 2.0  # times what linear work would cost; quadratic work costs 4 a step, 16 over two steps
 NOISE: Final = 0.04  # seconds; work that is done so soon is in no danger at this size
+UNSURE: Final = 0.004  # seconds; a cost below is no base to compare with
 
 
 def cost(work: Callable[[], object]) -> float:
-    """Seconds of processor time, the median of three runs; of one where even that is in the noise."""
-    first = _once(work)
-    return first if first < NOISE / 10 else median([first, _once(work), _once(work)])
+    """Seconds of processor time, the median of three runs."""
+    return median(_once(work) for _ in range(3))
 
 
 def _once(work: Callable[[], object]) -> float:
@@ -33,17 +33,19 @@ def _once(work: Callable[[], object]) -> float:
 
 
 def growth(make: Callable[[int], bytes], work: Callable[[bytes], object], size: int) -> float:
-    """The worst growth of cost from one step to the next, up to `size`; 1.0 where it is all noise.
+    """How many times more than linear the cost grew, at worst, on the way up to `size`.
 
-    Stops at the first step that grows by more than `MOST`.
+    Stops at the first size that shows more than `MOST`.
     """
-    worst, below = 1.0, 0.0
+    worst = 1.0
+    costs: list[float] = []
     for step in reversed(range(STEPS)):
         data = make(max(1, size // TIMES**step))
-        above = cost(lambda data=data: work(data))  # type: ignore[misc]
-        if below and above > NOISE:
-            worst = max(worst, above / max(below, 1e-4))
+        now = cost(lambda data=data: work(data))  # type: ignore[misc]
+        for steps, before in enumerate(reversed(costs), 1):
+            if now > NOISE and before > UNSURE:
+                worst = max(worst, now / before / TIMES**steps)
         if worst > MOST:
             break
-        below = above
+        costs.append(now)
     return worst

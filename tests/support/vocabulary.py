@@ -82,6 +82,8 @@ ENDLESS: Final = {
     "steps": "step <n> loss 0.4211\n",
     "steps to NaN": "step <n> loss nan\n",
     "tracebacks": TRACE,
+    "exceptions without a traceback": "RuntimeError: DataLoader worker (pid <n>) is killed by signal: Killed. \n",
+    "exceptions and work of a rank": _each("[rank3]: ") + "[rank3]: step <n> loss 0.3\n[rank2]: step <n> loss 0.2\n",
     "tracebacks that were handled": TRACE + "step <n> loss 0.3\nresumed <n>\n" * 3,
     "tracebacks of as many ranks": _each("[rank<n>]: "),
     "tracebacks of as many workers": _each("(Worker pid=<n>) "),
