@@ -70,6 +70,7 @@ class LogReader:
         self._defaults = defaults
         self._now: Stamp | None = None
         self._shapes: dict[tuple[str, str], int] = {}
+        self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         self._scanner = Scanner(sorted(triggers), name, issues, self._busy)
 
@@ -90,6 +91,8 @@ class LogReader:
                         yield from self._line(item, replace(peeled, text=text))
         for writer in self._writers.values():
             yield from self._close(writer, at_end=True)
+        for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
+            yield from self._told(record)
 
     # -- lines ----------------------------------------------------------------
 
@@ -176,7 +179,7 @@ class LogReader:
         yield from self._finish_block(writer)
         if raw.hit and kinds_of(text):
             yield from self._finish_run(writer)
-            yield from self._open_block(writer, raw, peeled, key)
+            yield from self._open_block(writer, raw, peeled)
         else:
             yield from self._plain(writer, raw, peeled, key)
 
@@ -195,13 +198,8 @@ class LogReader:
 
     # -- messages ---------------------------------------------------------------
 
-    def _open_block(self, writer: Writer, raw: RawLine, peeled: Peeled, key: str) -> Iterator[Record]:
-        shape = (key, _SHAPE.sub("0", peeled.text[:200]))
-        seen = self._shapes.get(shape, 0) + 1
-        if len(self._shapes) < 50_000:
-            self._shapes[shape] = seen
-        if seen > FOLD_AFTER and not raw.sampled:
-            self.issues.add("text/repeats-folded", self.name, unit="messages")
+    def _open_block(self, writer: Writer, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
+        if not raw.sampled and self._folded(peeled.origin, peeled.text[:200]):
             return
         anchor = self._anchor(raw, peeled.text)
         writer.block = Message(
@@ -210,6 +208,17 @@ class LogReader:
         writer.block_end, writer.block_headed = raw.end, peeled.headed
         writer.lead = peeled.text
         yield from ()
+
+    def _folded(self, origin: Origin, text: str) -> bool:
+        """Whether so many alike ones of this writer were read that this one is only counted."""
+        shape = (f"{origin.rank} {origin.local_rank} {origin.source}", _SHAPE.sub("0", text))
+        seen = self._shapes.get(shape, 0) + 1
+        if len(self._shapes) < 50_000 or shape in self._shapes:
+            self._shapes[shape] = seen
+        if seen <= FOLD_AFTER:
+            return False
+        self.issues.add("text/repeats-folded", self.name, unit="messages")
+        return True
 
     @staticmethod
     def _belongs(block: Message, text: str) -> bool:
@@ -263,10 +272,24 @@ class LogReader:
         writer.trace_head = None
         self._watch = self._scanner.lines + WATCH
         yield from self._finish_run(writer)
+        last = chain[-1]
+        where = last.frames[-1].line if last.frames else None
+        shape = f"{kind} {len(chain)} {where} {last.type}: {last.text[:200]}"
+        if self._folded(origin, shape):
+            self._repeated[f"{origin.rank} {_SHAPE.sub('0', shape)}"] = record
+        else:
+            yield from self._told(record)
+
+    @staticmethod
+    def _told(record: PythonTraceback) -> Iterator[Record]:
+        """A traceback, and what the messages of its exceptions say."""
         yield record
-        for exc in chain:
+        for exc in record.chain:
             if exc.complete:
-                yield from read_all(Message(f"{exc.type}: {exc.text}", anchor, origin, seq, attempt, exception=record))
+                text = f"{exc.type}: {exc.text}"
+                yield from read_all(
+                    Message(text, record.anchor, record.origin, record.seq, record.attempt, exception=record)
+                )
 
     # -- plain text ---------------------------------------------------------------
 
