@@ -55,3 +55,11 @@ def test_cost_grows_with_the_length_of_a_line(padding: str) -> None:
 @pytest.mark.parametrize("wrapping", WRAPPINGS, ids=lambda w: w.name)
 def test_cost_grows_with_the_length_of_a_wrapped_line(wrapping: Wrapping) -> None:
     assert growth(lambda size: wrapping.wrap((TRACE + "a" * size + "\n") * 4), read, 60_000) <= MOST
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank<n>]: "], ids=["one process", "as many ranks"])
+def test_cost_grows_with_all_that_a_job_says(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind of message again and again: what rules look up for each row must not be searched for in all rows."""
+    monkeypatch.chdir(tmp_path)
+    unit = "".join(f"{prefix}{line}\n" for text in (*SAMPLES, TRACE) for line in [*text.splitlines(), "went on <n>"])
+    assert growth(numbered(unit), analyze_in(tmp_path), 640) <= MOST
