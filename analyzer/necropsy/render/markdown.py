@@ -36,6 +36,8 @@ def render(report: Report, view: View) -> str:
         page.finding(plan.lead)
     elif not plan.stories:
         page.block(f"**No failure found** in {prose(words.sources(report, view.base))}.")
+        for row in plan.unknown:
+            page.block(prose(words.unknown(row, view.base)))
     page.folded("Follows from a cause that these inputs do not show", plan.orphans)
     page.folded("Signs of it" if plan.stories else "Signs of trouble", plan.symptoms)
     page.folded("Worth knowing", plan.notes)

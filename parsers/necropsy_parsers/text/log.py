@@ -19,14 +19,14 @@ from necropsy_parsers.records import Anchor, Origin, Record, Stamp
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
 from necropsy_parsers.text.naming import NOBODY, Named
-from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun
+from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is_error
 from necropsy_parsers.text.prefix import Peeled, Peeler
 from necropsy_parsers.text.scan import Gap, RawLine, Scanner
 from necropsy_parsers.text.traceback import HEADER, PythonTraceback, TracebackReader
 from necropsy_parsers.text.vote import vote
 
 # Literals besides the messages' own that make a line worth reading.
-BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit")
+BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit", b"[E] ", b"FAILED")
 MAX_BLOCK: Final = 60  # lines of one message that is no traceback
 LAST_LINES: Final = 24  # lines at the end of a gap that are asked who wrote them
 WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
@@ -242,7 +242,15 @@ class LogReader:
     def _finish_block(self, writer: Writer) -> Iterator[Record]:
         if (block := writer.block) is not None:
             writer.block = None
-            yield from read_all(block)
+            records = list(read_all(block))
+            if not records:
+                self._unknown(block.first, block.origin, block.anchor)
+            yield from records
+
+    def _unknown(self, text: str, origin: Origin, anchor: Anchor) -> None:
+        """Counts a line that nothing here reads, if it is an error's."""
+        if is_error(text, origin.level):
+            self.issues.add("text/unknown-error", self.name, unit="lines", detail=anchor.text[:200], first=anchor)
 
     # -- tracebacks ---------------------------------------------------------------
 
@@ -300,7 +308,9 @@ class LogReader:
         ordinary = int(not TEARDOWN.match(text))
         progress = int(bool(ordinary and PROGRESS.search(text)))
         run = writer.run
-        anchor = self._anchor(raw, text) if run is None else replace(run.anchor, end=raw.end)
+        own = self._anchor(raw, text)
+        self._unknown(text, peeled.origin, own)
+        anchor = own if run is None else replace(run.anchor, end=raw.end)
         last = text.strip()[:200] if ordinary else run.last if run is not None else ""
         writer.run = TextRun(
             anchor,

@@ -28,8 +28,23 @@ TEARDOWN: Final = re.compile(
     r"|[├└│╰╭].*|Please |For more|See |Search for|Compile with|For debugging|CUDA kernel errors|Note:|NOTE:",
 )
 
+# Marks of errors besides a logger's level: TensorRT's severity, trtexec's last line, Nsight Compute.
+_ERROR_MARK: Final = re.compile(r"\[[EF]\] |&&&& FAILED|==ERROR==")
+_ERROR_LEVELS: Final = frozenset({"E", "F", "ERROR", "FATAL", "CRITICAL"})
 
 ANYBODY: Final = "?"  # the key of lines that were only counted: any writer's
+
+
+def reports_step(text: str) -> bool:
+    """Whether the line is a report of a training loop and hardly part of a message: counters first, or several."""
+    hits = PROGRESS.finditer(text)
+    first = next(hits, None)
+    return first is not None and (not text[: first.start()].strip() or next(hits, None) is not None)
+
+
+def is_error(text: str, level: str | None) -> bool:
+    """Whether the line's own writer calls it an error."""
+    return (level or "").upper() in _ERROR_LEVELS or _ERROR_MARK.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,11 +154,12 @@ _KLOG: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ")
 _LEVEL: Final = re.compile(
     rf"(?:\[(?P<a>{LEVELS})\s*\]|\((?P<b>{LEVELS})\)|(?P<c>{LEVELS})(?=\s*[:|\-\[]|\s+\d\d?[-/ ]|\s{{2,}}|\t| \S))\s?"
 )
+_LETTER: Final = re.compile(r"\[(?P<level>[VIWEF])\](?= )")  # TensorRT's severities, behind a time
 _PLACE: Final = re.compile(r"\[?(?P<file>[\w./\\<>+-]+\.py):(?P<line>\d+)(?::[\w<>.]+)?(?:\(\))?\]?(?=[\s:|\-\]]|$)")
 _LOGGER: Final = re.compile(
     r"(?:\[(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\]"
     r"|(?!\S*(?:Error|Exception|Exit|Interrupt)\b)(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*"
-    r"|__main__|root|__mp_main__)"
+    rf"|__main__|root|__mp_main__|[A-Za-z_][\w-]*(?= - (?:{LEVELS}) - ))"
     r"(?:[:.][\w<>]+(?=:\d| - ))?(?::\d+)?"
     r"(?= - |:| \||\]| *$)"
 )
@@ -205,6 +206,8 @@ def _head_token(rest: str, told: dict[str, Any]) -> re.Match[str] | None:
         told["level"] = step["a"] or step["b"] or step["c"]
     elif not told:
         return None
+    elif "level" not in told and (step := _LETTER.match(rest)) is not None:
+        told["level"] = step["level"]
     elif (step := _PLACE.match(rest)) is not None:
         told["place"] = (step["file"], int(step["line"]))
     else:

@@ -22,6 +22,7 @@ from typing import Final
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text import notebook
 from necropsy_parsers.text.exception_line import parse_exception_line
+from necropsy_parsers.text.plain import reports_step
 
 HEADER: Final = "Traceback (most recent call last)"
 _FRAME: Final = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+?))?\s*$')
@@ -50,7 +51,7 @@ _CONTINUES: Final = re.compile(
 _ENDS: Final = re.compile(
     r"exit(?: code)? ?\d|wandb:|srun:|slurmstepd|terminate called|Killed$|Aborted|Segmentation fault"
     r"|real\t|make: |\$ |\+ "
-    r"|Epoch|\s*\d+%\|"
+    r"|Epoch"
 )
 # A line without a traceback is an exception only with one of these endings: `FutureWarning: ...` is none.
 _BARE: Final = re.compile(r"(?:Error|Exception|Unsupported|Interrupt)\d*(?:\(\w+\))?$")
@@ -311,7 +312,7 @@ class TracebackReader:
             self._code(exc, text.strip())
             return True
         known = _CONTINUES.match(text.lstrip())
-        if _ENDS.match(text) or (not known and self._blank and text[0] not in " \t|"):
+        if _ENDS.match(text) or reports_step(text) or (not known and self._blank and text[0] not in " \t|"):
             return False
         if not known and text[0] not in " \t" and self._looks_new(text):
             return False

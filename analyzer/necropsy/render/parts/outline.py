@@ -57,13 +57,17 @@ class SourceRow:
     digits: int
 
 
+_UNKNOWN: Final = "text/unknown-error"
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """What to tell, in order.
 
     `orphans` follow from a cause that is not in the report. `inputs` are findings about
     the inputs themselves; `issues` are those that no such finding tells. `lead` is the
-    consequence to start with where something failed and no root cause is at hand.
+    consequence to start with where something failed and no root cause is at hand. `unknown`
+    are errors that nobody understood, to be told where nothing else is.
     """
 
     stories: list[Story]
@@ -73,6 +77,7 @@ class Outline:
     gaps: list[Gap]
     inputs: list[Finding]
     issues: list[ParseIssue]
+    unknown: list[ParseIssue]
     incomplete: bool
     lead: Finding | None
 
@@ -103,6 +108,7 @@ def outline(report: Report) -> Outline:
             (i for i in report.issues if i.level in _ISSUE_ORDER and f"{i.kind}@{i.input}" not in told),
             key=lambda i: _ISSUE_ORDER[i.level],
         ),
+        unknown=[i for i in report.issues if i.kind == _UNKNOWN] if not stories and lead is None else [],
         incomplete=any(i.level in (ERROR, DATA_LOSS) for i in report.issues),
         lead=lead,
     )

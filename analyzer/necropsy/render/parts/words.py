@@ -159,6 +159,13 @@ def issue(row: ParseIssue, base: str = "") -> str:
     return f"{where}: {row.meaning}{detail}{times}"
 
 
+def unknown(row: ParseIssue, base: str = "") -> str:
+    """What keeps "no failure found" from being an all-clear."""
+    lines = f"{plural(row.count, 'line')} marked as {'an error' if row.count == 1 else 'errors'} that no rule knows"
+    at = f"Line {row.first.line}" if row.first else "The first"
+    return f"That is no all-clear: {path(row.input, base)} holds {lines}. {at}: {row.detail}"
+
+
 def source(row: InputRow, base: str = "") -> str:
     """`run.log (log, 1.20 MiB, 12,345 records)`."""
     return f"{path(row.path, base)} ({row.format}, {size(row.bytes)}, {plural(row.records, 'record')})"
