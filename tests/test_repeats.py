@@ -52,7 +52,9 @@ def test_errors_that_no_rule_knows_are_no_all_clear(tmp_path: Path, line: str) -
     report = analyze([write(tmp_path, f"starting\n{line}\n{line}\nbye\n")])
     assert report.findings == []
     for form in ("text", "md"):
-        assert "2 lines marked as errors that no rule knows" in " ".join(renderers()[form].render(report, View(width=200)).split())
+        assert "2 lines marked as errors that no rule knows" in " ".join(
+            renderers()[form].render(report, View(width=200)).split()
+        )
 
 
 def test_a_log_without_errors_says_nothing_of_them(tmp_path: Path) -> None:
