@@ -33,6 +33,7 @@ RULE_HELPERS = (
     "necropsy.claim",
     "necropsy.conditions",
     "necropsy.provenance",
+    "necropsy.recovery",
     "necropsy.suspects",
     "necropsy.timeouts",
     "necropsy.units",

@@ -13,30 +13,18 @@ from necropsy.evidence.collective_stacks import CollectiveStacks
 from necropsy.evidence.dump_signals import DumpSignals
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.settings import Settings
+from necropsy.evidence.worker_groups import WorkerGroups
 from necropsy.finding import Confidence, Fact, Finding, Fix, Place, Related
 from necropsy.provenance.frames import innermost_user, place_of
+from necropsy.recovery import ending, quotes, recorder, renamed
+from necropsy.recovery import facts as settings_seen
 from necropsy.suspects import Suspects
 
-_DUMPS: Final = Fix(
-    "Collect flight-recorder dumps of all ranks; they name the rank that never entered, and its Python line",
-    "env",
-    "safe",
-    command=(
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/nccl_trace_rank_"
-    ),
-)
 ALONE: Final = Fix(
     "Run that work on all ranks, or let the others wait at a barrier of a gloo group with a long timeout", "code"
 )
 LOGS: Final = Fix(
     "Give the logs of all ranks (one file a rank is fine): the one that does not complain is the suspect", "investigate"
-)
-_ASYNC: Final = Fix(
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING=0 keeps ranks hanging after an error; unset it, and let torchrun restart the job",
-    "env",
-    "safe",
-    command="unset TORCH_NCCL_ASYNC_ERROR_HANDLING NCCL_ASYNC_ERROR_HANDLING ; torchrun --max-restarts=3 ...",
 )
 LIMIT: Final = Fix("Raise the limit only if the wait is meant: init_process_group(timeout=timedelta(hours=2))", "code")
 
@@ -73,6 +61,7 @@ def timeout_finding(
     suspects: Suspects,
     dumps: DumpSignals,
     settings: Settings,
+    groups: WorkerGroups,
     exceptions: Exceptions,
     stacks: CollectiveStacks,
 ) -> Finding:
@@ -87,6 +76,7 @@ def timeout_finding(
     if first.elements == 1:
         facts["elements"] = 1
     started = sorted({d.rank for d in dumps if d.initiator and d.rank is not None and d.attempt == first.attempt})
+    facts.update(settings_seen(settings, groups))
     if started:
         facts["dump started by ranks"] = started
     raised = [row for t in rows if (row := exceptions.said(t)) is not None]
@@ -102,14 +92,18 @@ def timeout_finding(
         ranks=suspects.ranks,
         facts=facts,
         confidence=Confidence.LIKELY if suspects.ranks else Confidence.POSSIBLE,
-        fixes=_advice(suspects, settings),
-        related=tuple(Related(r.anchor, f"rank {r.rank} waits too") for r in rows[1:] if r.rank != first.rank)[:5],
+        fixes=_advice(suspects, settings, groups),
+        related=(*quotes(settings)[:3], *_waiting_too(rows))[:6],
         shows=frozenset({PEER_ABSENT}),
         leaves=frozenset({PEER_ABSENT, PROCESS_DIED, GARBAGE}),
         event=f"collective-timeout@{first.attempt}",
         claims=frozenset(event_of(row) for row in raised),
         **changes,
     )
+
+
+def _waiting_too(rows: Sequence[CollectiveTimeout]) -> tuple[Related, ...]:
+    return tuple(Related(r.anchor, f"rank {r.rank} waits too") for r in rows[1:] if r.rank != rows[0].rank)[:5]
 
 
 def _waiting_places(attempt: int, stacks: CollectiveStacks) -> tuple[Place, ...]:
@@ -119,9 +113,7 @@ def _waiting_places(attempt: int, stacks: CollectiveStacks) -> tuple[Place, ...]
     return tuple(places)[:3]
 
 
-def _advice(suspects: Suspects, settings: Settings) -> tuple[Fix, ...]:
-    """Next steps; nothing that the log shows to be on already, and what it shows to be off."""
-    seen = {s.name.removeprefix("TORCH_"): s.value for s in settings}
-    dumps = () if seen.get("NCCL_DUMP_ON_TIMEOUT", "0") not in ("0", "false") else (_DUMPS,)
-    silent = (_ASYNC,) if seen.get("NCCL_ASYNC_ERROR_HANDLING") == "0" else ()
-    return (*((ALONE, LIMIT) if suspects.ranks else (LOGS,)), *silent, *dumps)
+def _advice(suspects: Suspects, settings: Settings, groups: WorkerGroups) -> tuple[Fix, ...]:
+    """Next steps: about the rank that did not come, then about the settings that the log shows."""
+    own = (ALONE, LIMIT) if suspects.ranks else (LOGS,)
+    return (*own, *ending(settings, groups), *recorder(settings), *renamed(settings))

@@ -12,11 +12,12 @@ from necropsy.evidence._records import COMMON, RecordTable
 class Settings(RecordTable[Setting]):
     """One row a setting shown by the log; advice does not count."""
 
-    name = "settings"
+    name = "environment"
     row = Setting
     accepts = (Setting,)
     columns: ClassVar[dict[str, str]] = {
         **COMMON,
         "name": "variable, or torch",
-        "value": "as printed",
+        "value": "as printed, or empty where only the name is told",
+        "spoken_by": "rank that says it, or None",
     }

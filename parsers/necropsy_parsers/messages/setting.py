@@ -3,9 +3,16 @@
     export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     CUDA_LAUNCH_BLOCKING=1 python train.py
     PyTorch version: 2.4.0+cu121
+    [PG ID 0 PG GUID 0 Rank 1] ProcessGroupNCCL environments: NCCL version: 2.20.5,
+    TORCH_NCCL_ASYNC_ERROR_HANDLING: 1, TORCH_NCCL_DUMP_ON_TIMEOUT: 0, ...
+    TORCH_NCCL_ENABLE_MONITORING (Whether to kill program when no watchdog heartbeat detected): 1
+    Warning: Environment variable NCCL_BLOCKING_WAIT is deprecated; use TORCH_NCCL_BLOCKING_WAIT instead
+    torchrun --nproc_per_node 8 --max-restarts=0 train.py
 
-Advice is no evidence: "try setting PYTORCH_CUDA_ALLOC_CONF=..." and torch's "For
-debugging consider passing CUDA_LAUNCH_BLOCKING=1" are passed over.
+ProcessGroupNCCL prints what is in force, defaults included, at TORCH_CPP_LOG_LEVEL=INFO: one line a variable before
+torch 2.1, then one line for all of them, and in newer releases three. Advice is no evidence: "try setting
+PYTORCH_CUDA_ALLOC_CONF=..." and torch's "For debugging consider passing CUDA_LAUNCH_BLOCKING=1" are passed over, as are
+comments and what a shell has still to fill in.
 """
 
 from __future__ import annotations
@@ -22,10 +29,21 @@ NAME: Final = "setting"
 TITLE: Final = "Environment variables and versions in force"
 TRIGGERS: Final = (
     b"PYTORCH_CUDA_ALLOC_CONF", b"PYTORCH_ALLOC_CONF", b"CUDA_LAUNCH_BLOCKING", b"CUDA_VISIBLE_DEVICES", b"NCCL_",
-    b"TORCH_NCCL_", b"PyTorch version", b"torch==", b"expandable_segments", b"TORCH_DISTRIBUTED_DEBUG",
+    b"TORCH_NCCL_", b"PyTorch version", b"torch==", b"expandable_segments", b"TORCH_DISTRIBUTED_DEBUG", b"TORCH_FR_",
+    b"TORCHELASTIC_MAX_RESTARTS", b"--max-restarts", b"--max_restarts",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "export CUDA_LAUNCH_BLOCKING=1": {"name": "CUDA_LAUNCH_BLOCKING", "value": "1"},
+    "[PG ID 0 PG GUID 0 Rank 1] HeartbeatMonitor environments: TORCH_NCCL_ENABLE_MONITORING (Whether to kill program "
+    "when no watchdog heartbeat detected): 1, TORCH_NCCL_DUMP_ON_TIMEOUT: 0": {
+        "name": "TORCH_NCCL_DUMP_ON_TIMEOUT",
+        "value": "0",
+    },
+    "Warning: Environment variable NCCL_BLOCKING_WAIT is deprecated; use TORCH_NCCL_BLOCKING_WAIT instead": {
+        "name": "NCCL_BLOCKING_WAIT",
+        "value": "",
+    },
+    "torchrun --nproc_per_node 8 --max-restarts=0 train.py": {"name": "TORCHELASTIC_MAX_RESTARTS", "value": "0"},
 }
 _ADVICE: Final = re.compile(
     (
@@ -34,30 +52,60 @@ _ADVICE: Final = re.compile(
     ),
     re.IGNORECASE,
 )
+_COMMENT: Final = re.compile(r"\s*#\s*(?:export|set|[A-Z_]+=)")
+_KNOWN: Final = (
+    r"(?<![A-Z0-9_])(?P<name>PYTORCH_(?:CUDA_)?ALLOC_CONF|CUDA_LAUNCH_BLOCKING|CUDA_VISIBLE_DEVICES"
+    r"|(?:TORCH_)?NCCL_[A-Z0-9_]+|TORCH_FR_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG|TORCHELASTIC_MAX_RESTARTS)"
+)
 _PAIR: Final = re.compile(
-    r"(?P<name>(?:"
-    r"PYTORCH_(?:CUDA_)?ALLOC_CONF|CUDA_LAUNCH_BLOCKING"
-    r"|CUDA_VISIBLE_DEVICES|(?:TORCH_)?NCCL_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG))"
+    _KNOWN + r"(?: \([^()]{1,90}\))?"
     r"['\"]?\s*(?:=|:|\bis set to\b|\bset by environment to\b)\s*['\"]?(?P<value>[^\s'\"]+)"
 )
+_OVERRIDDEN: Final = re.compile(rf"ENV\[{_KNOWN}\] = .{{0,200}}? will be overridden to (?P<value>\S+)")  # torchtitan
+_OLD_NAME: Final = re.compile(rf"Environment variable {_KNOWN} is deprecated; use \w+ instead")
+_NO_WATCHDOG: Final = re.compile(_KNOWN + r" is enabled, NO watchdog thread is created")
+_TURNED_ON: Final = re.compile(rf"must both be enabled\. Enabling {_KNOWN}")  # by TORCH_NCCL_DESYNC_DEBUG=1
+_IN_WORDS: Final = ((_OVERRIDDEN, None), (_OLD_NAME, ""), (_NO_WATCHDOG, "1"), (_TURNED_ON, "3"))
+_UNFILLED: Final = ("$", "{", "%", "<")
+_RESTARTS: Final = re.compile(
+    r"\b(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate launch)\b.{0,400}? "
+    r"--max[-_]restarts[= ]['\"]?(?P<value>\d+)\b"
+)
 _VERSION: Final = re.compile(r"PyTorch version:? (?P<a>\d+\.\d+[\w.+]*)|\btorch==(?P<b>\d+\.\d+[\w.+]*)")
+_RANK: Final = re.compile(r"\b[Rr]ank (\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting(Record):
-    """One setting in force."""
+    """One setting in force; the value is "" where only its name is told. `spoken_by` is the rank that says it."""
 
     name: str
     value: str
+    spoken_by: int | None = None
 
 
 def read(message: Message) -> Iterator[Setting]:
     """The settings that `message` shows as in force."""
-    if message.exception is not None:
+    if message.exception is not None or _COMMENT.match(message.first):
         return
     text = message.first
+    spoken = _RANK.search(text)
+    rank = message.origin.rank
+    if rank is None and spoken is not None:
+        rank = int(spoken[1])
+    for name, value in _pairs(text):
+        yield Setting(message.anchor, name, value, rank, **message.common)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values in `text`."""
     for m in _PAIR.finditer(text):
-        if not _ADVICE.search(text[: m.start()]):
-            yield Setting(message.anchor, m["name"], m["value"].rstrip(",;"), **message.common)
+        if not _ADVICE.search(text[: m.start()]) and not m["value"].startswith(_UNFILLED):
+            yield m["name"], m["value"].rstrip(",;.")
+    for pattern, value in _IN_WORDS:
+        for m in pattern.finditer(text):
+            yield m["name"], m["value"] if value is None else value
+    if (r := _RESTARTS.search(text)) is not None and not _ADVICE.search(text[: r.start()]):
+        yield "TORCHELASTIC_MAX_RESTARTS", r["value"]
     if (v := _VERSION.search(text)) is not None:
-        yield Setting(message.anchor, "torch", v["a"] or v["b"], **message.common)
+        yield "torch", v["a"] or v["b"]

@@ -32,8 +32,11 @@ from necropsy.claim import from_record
 from necropsy.conditions import JOB_STOPPED, PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.activity import Activity, ActivityRow
 from necropsy.evidence.job_stops import JobStops
+from necropsy.evidence.settings import Settings
+from necropsy.evidence.worker_groups import WorkerGroups
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.provenance.stops import named, stops
+from necropsy.recovery import hanging, quotes
 from necropsy.rule import rule
 
 _HOW_MORE: Final = {
@@ -52,7 +55,7 @@ def _last_step(activity: Activity, seq: int, attempt: int) -> ActivityRow | None
 
 
 @rule("CRS004", "time-limit", Severity.FATAL, aliases=("X04", "timeout-of-scheduler"))
-def check(notices: JobStops, activity: Activity) -> Iterator[Finding]:
+def check(notices: JobStops, activity: Activity, settings: Settings, groups: WorkerGroups) -> Iterator[Finding]:
     """One finding an attempt."""
     for stop in stops(notices, ("time-limit",)):
         told = stop.told
@@ -83,8 +86,9 @@ def check(notices: JobStops, activity: Activity) -> Iterator[Finding]:
                     "If the last progress is much older than the limit, the job hung: look for what it waited for",
                     "investigate",
                 ),
+                *hanging(settings, groups),
             ),
             leaves=frozenset({JOB_STOPPED, PROCESS_DIED}),
             shows=frozenset({PEER_ABSENT}),  # ranks that wait for a dead one wait until the limit
-            related=stop.related,
+            related=(*stop.related, *quotes(settings, dumps=False)),
         )

@@ -17,12 +17,18 @@ How to fix
     Let all ranks do the work, or put the others behind a barrier with a limit long enough;
     raise the timeout only if the wait is meant.
 
+    Where the log shows the settings in force (TORCH_CPP_LOG_LEVEL=INFO, a launcher's exports,
+    torchrun's launch configuration), the advice is about them: error handling that leaves
+    ranks hanging (TORCH_NCCL_ASYNC_ERROR_HANDLING=0 or 2), blocking waits, a monitor or a
+    flight recorder that is off, no restarts. What is on is not advised.
+
 Limits
     A timeout is a root only if nothing earlier explains it. Ranks without any line in the
     inputs cannot be suspected. Sequence numbers are compared within one process group only.
 
 References
     - https://docs.pytorch.org/docs/stable/distributed.html
+    - https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
     - https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
 """
 
@@ -42,7 +48,9 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.nccl_communicators import NcclCommunicators
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.transport_errors import TransportErrors
-from necropsy.finding import Confidence, Finding, Severity
+from necropsy.evidence.worker_groups import WorkerGroups
+from necropsy.finding import Confidence, Finding, Fix, Severity
+from necropsy.recovery import again
 from necropsy.rule import rule
 from necropsy.suspects import Suspects, quiet, silent
 from necropsy.timeouts import ALONE, LIMIT, LOGS, names, seconds, timeout_finding
@@ -57,13 +65,14 @@ def check(
     communicators: NcclCommunicators,
     exceptions: Exceptions,
     settings: Settings,
+    groups: WorkerGroups,
     activity: Activity,
 ) -> Iterator[Finding]:
     """One finding an attempt for NCCL's watchdog, one an exception for gloo's waits and barriers."""
     for attempt in sorted({t.attempt for t in timeouts}):
         rows = [t for t in timeouts if t.attempt == attempt]
         suspects = quiet(rows, attempt, activity, communicators, exceptions)
-        yield timeout_finding(rows, suspects, dumps, settings, exceptions, stacks)
+        yield timeout_finding(rows, suspects, dumps, settings, groups, exceptions, stacks)
     absent: dict[int, Suspects] = {}
     for error in transport:
         if error.kind != "closed":
@@ -72,10 +81,13 @@ def check(
                 complaining = {r for e in transport if e.attempt == error.attempt and (r := e.origin.rank) is not None}
                 absent[error.attempt] = silent(complaining, set(), error.attempt, activity, communicators, exceptions)
             suspects = absent[error.attempt]
-            yield from (handled(f) if tolerated else f for f in _gloo(error, suspects, exceptions, activity))
+            found = _gloo(error, suspects, again(settings, groups), exceptions, activity)
+            yield from (handled(f) if tolerated else f for f in found)
 
 
-def _gloo(error: TransportError, suspects: Suspects, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
+def _gloo(
+    error: TransportError, suspects: Suspects, seen: tuple[Fix, ...], exceptions: Exceptions, activity: Activity
+) -> Iterator[Finding]:
     absent = error.absent or suspects.ranks
     if error.absent:
         who = f"{names(error.absent)} did not reach the barrier"
@@ -95,7 +107,7 @@ def _gloo(error: TransportError, suspects: Suspects, exceptions: Exceptions, act
         ranks=absent,
         facts={"error": error.why},
         confidence=Confidence.LIKELY if absent else Confidence.POSSIBLE,
-        fixes=(ALONE, LIMIT) if absent else (LOGS, LIMIT),
+        fixes=(*((ALONE, LIMIT) if absent else (LOGS, LIMIT)), *seen),
         shows=frozenset({PEER_ABSENT}),
         leaves=frozenset({PEER_ABSENT, PROCESS_DIED}),
         event=f"gloo-wait@{error.anchor.input}:{error.seq}",

@@ -35,8 +35,11 @@ from necropsy.claim import event_of, from_exception, from_incident
 from necropsy.conditions import GARBAGE, PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.nccl_errors import NcclErrors
+from necropsy.evidence.settings import Settings
 from necropsy.evidence.transport_errors import TransportErrors
+from necropsy.evidence.worker_groups import WorkerGroups
 from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
+from necropsy.recovery import ending
 from necropsy.rule import rule
 
 _SAYS: Final = {
@@ -47,6 +50,7 @@ _SAYS: Final = {
     "usage": "NCCL was used in a way it does not allow (invalid usage)",
     "aborted": "the communicator was aborted because another rank failed",
 }
+_LOST: Final = ("remote", "aborted", "system")  # the other side is gone: its kinds
 _DEBUG: Final = Fix(
     "Run again with NCCL_DEBUG=INFO, which names the call and the peer",
     "env",
@@ -87,7 +91,9 @@ def _fixes(kind: str, peer: str) -> tuple[Fix, ...]:
     return _peer_fixes(peer) if kind in ("remote", "aborted") or peer else (_DEBUG,)
 
 
-def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follows: str) -> Finding:
+def _nccl(
+    kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follows: str, seen: tuple[Fix, ...]
+) -> Finding:
     first = errors[0]
     named = next((e for e in errors if e.peer), first)
     at = f" at {named.peer}" if named.peer else ""
@@ -100,7 +106,7 @@ def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follow
     if reporting:
         facts["reported by ranks"] = reporting
     clause = _SAYS[kind].format(at=at)
-    shows = {PROCESS_DIED, PEER_ABSENT} if kind in ("remote", "aborted", "system") else set()
+    shows = {PROCESS_DIED, PEER_ABSENT} if kind in _LOST else set()
     own = kind in ("shared-memory", "internal", "usage")
     undetermined = "; the cause is not in this log" if kind in ("remote", "aborted") else ""
     return from_incident(
@@ -110,7 +116,7 @@ def _nccl(kind: str, errors: Sequence[NcclError], exceptions: Exceptions, follow
         ranks=tuple(reporting) if own else (),
         facts=facts,
         confidence=Confidence.POSSIBLE if undetermined else Confidence.LIKELY,
-        fixes=_fixes(kind, named.peer),
+        fixes=(*_fixes(kind, named.peer), *(seen if kind in _LOST else ())),
         shows=frozenset(shows),
         leaves=frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE}),
         related=_copies(errors),
@@ -144,7 +150,9 @@ def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:
 
 
 @rule("CRS018", "transport-error", Severity.FATAL, aliases=("X18", "nccl-error"))
-def check(errors: NcclErrors, transport: TransportErrors, exceptions: Exceptions) -> Iterator[Finding]:
+def check(
+    errors: NcclErrors, transport: TransportErrors, exceptions: Exceptions, settings: Settings, groups: WorkerGroups
+) -> Iterator[Finding]:
     """One finding a kind and attempt for NCCL, one an exception for gloo."""
     duplicate = {e.attempt for e in errors if e.kind == "duplicate-gpu"}
     for attempt in sorted({e.attempt for e in errors}):
@@ -152,7 +160,7 @@ def check(errors: NcclErrors, transport: TransportErrors, exceptions: Exceptions
             found = [e for e in errors if e.kind == kind and e.attempt == attempt]
             if found:
                 follows = f"duplicate-gpu@{attempt}" if kind == "usage" and attempt in duplicate else ""
-                yield _nccl(kind, found, exceptions, follows)
+                yield _nccl(kind, found, exceptions, follows, ending(settings, groups))
     for error in transport:
         if (finding := _gloo(error, exceptions)) is not None:
             yield finding

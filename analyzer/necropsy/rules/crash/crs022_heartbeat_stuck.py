@@ -40,19 +40,17 @@ from necropsy.conditions import DEVICE_FAULT, PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.stuck_watchdogs import StuckWatchdogs
+from necropsy.evidence.worker_groups import WorkerGroups
 from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
+from necropsy.recovery import HEARTBEAT, ending, quotes, recorder
+from necropsy.recovery import facts as settings_seen
 from necropsy.rule import rule
 
 _STACKS: Final = Fix(
     "See where the process hangs: dump its stacks while it does", "command", command="py-spy dump --native --pid PID"
 )
 _GIL: Final = Fix("Keep work that holds the interpreter lock for long out of the training process", "code")
-_TRACE: Final = Fix(
-    "Have NCCL's flight recorder on, which shows the last collectives of each rank",
-    "env",
-    "safe",
-    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
-)
+_DEFAULTS: Final = ("480", "600")  # since torch 2.5, and before: nobody chose them
 _SLOWER: Final = Fix(
     "If the work was right and only slow, allow more time",
     "env",
@@ -61,17 +59,14 @@ _SLOWER: Final = Fix(
 )
 
 
-def _fixes(gil: bool, settings: Settings) -> tuple[Fix, ...]:
-    known = {s.name for s in settings}
-    fixes = [_STACKS, *((_GIL,) if gil else ())]
-    if not known & {"TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"}:
-        fixes.append(_TRACE)
-    if "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC" not in known:
-        fixes.append(_SLOWER)
-    return tuple(fixes)
+def _fixes(gil: bool, settings: Settings, groups: WorkerGroups) -> tuple[Fix, ...]:
+    told = [s for s in settings if s.name in HEARTBEAT]
+    chosen = any(s.spoken_by is None or s.value not in _DEFAULTS for s in told)
+    slower = () if chosen else (_SLOWER,)
+    return (_STACKS, *((_GIL,) if gil else ()), *ending(settings, groups), *recorder(settings), *slower)
 
 
-def _finding(rows: Sequence[HeartbeatStuck], settings: Settings) -> Finding:
+def _finding(rows: Sequence[HeartbeatStuck], settings: Settings, groups: WorkerGroups) -> Finding:
     first = next((r for r in rows if r.seconds is not None), rows[0])
     ranks = tuple(sorted({r.spoken_by for r in rows if r.spoken_by is not None}))
     gil = any(r.gil for r in rows)
@@ -86,6 +81,7 @@ def _finding(rows: Sequence[HeartbeatStuck], settings: Settings) -> Finding:
     facts: dict[str, Fact] = {"GIL could not be had": gil}
     if seconds is not None:
         facts["no progress for"] = f"{seconds} s"
+    facts.update(settings_seen(settings, groups))
     return from_record(
         first,
         f"The NCCL watchdog {who} made no progress{long} and the process was aborted: {why}.",
@@ -94,17 +90,17 @@ def _finding(rows: Sequence[HeartbeatStuck], settings: Settings) -> Finding:
         process=f"rank {ranks[0]}" if len(ranks) == 1 else "",
         confidence=Confidence.LIKELY if gil else Confidence.POSSIBLE,
         facts=facts,
-        fixes=_fixes(gil, settings),
+        fixes=_fixes(gil, settings, groups),
         shows=frozenset({PEER_ABSENT, DEVICE_FAULT}),
         leaves=frozenset({PROCESS_DIED, PEER_ABSENT}),
-        related=tuple(Related(r.anchor, "the same") for r in rows if r is not first)[:4],
+        related=(*quotes(settings)[:3], *(Related(r.anchor, "the same") for r in rows if r is not first))[:4],
     )
 
 
 @rule("CRS022", "heartbeat-stuck", Severity.FATAL, aliases=("X22", "watchdog-stuck", "gil-deadlock"))
-def check(watchdogs: StuckWatchdogs, settings: Settings, activity: Activity) -> Iterator[Finding]:
+def check(watchdogs: StuckWatchdogs, settings: Settings, groups: WorkerGroups, activity: Activity) -> Iterator[Finding]:
     """One finding an attempt."""
     for attempt in sorted({w.attempt for w in watchdogs}):
         rows = [w for w in watchdogs if w.attempt == attempt]
         if any(r.seconds is not None or not r.gil for r in rows) and not activity.job_went_on(rows[0].seq, attempt):
-            yield _finding(rows, settings)
+            yield _finding(rows, settings, groups)

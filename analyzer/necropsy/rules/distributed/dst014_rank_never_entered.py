@@ -34,6 +34,7 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.lagging_ranks import LaggingRankRows
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.watchdog_counters import WatchdogCounterRows
+from necropsy.evidence.worker_groups import WorkerGroups
 from necropsy.finding import Finding, Severity
 from necropsy.rule import rule
 from necropsy.suspects import idle, reported
@@ -49,6 +50,7 @@ def check(
     stacks: CollectiveStacks,
     exceptions: Exceptions,
     settings: Settings,
+    groups: WorkerGroups,
     activity: Activity,
 ) -> Iterator[Finding]:
     """The timeouts of an attempt, told with the rank that is to blame."""
@@ -58,4 +60,4 @@ def check(
             suspects = idle(attempt, counters, activity)
         if suspects.ranks:
             rows = [t for t in timeouts if t.attempt == attempt]
-            yield timeout_finding(rows, suspects, dumps, settings, exceptions, stacks)
+            yield timeout_finding(rows, suspects, dumps, settings, groups, exceptions, stacks)
