@@ -26,7 +26,7 @@ def told(line: str) -> dict[str, Any]:
     """What a line's prefixes tell."""
     origin = asdict(Peeler().peel(line).origin)
     stamp = origin.pop("time")
-    found = {k: v for k, v in origin.items() if v is not None}
+    found = {k: v for k, v in origin.items() if v not in (None, "")}
     return {**found, "time": stamp["text"]} if stamp else found
 
 
@@ -63,6 +63,16 @@ def told(line: str) -> dict[str, Any]:
         ("[2024-05-01 12:00:00,123] [INFO] [stage3.py:19:step] x", "x",
          {"level": "INFO", "place": ("stage3.py", 19), "time": "2024-05-01 12:00:00,123"}),
         ("[INFO|trainer.py:1812] 2024-05-01 12:00:00,123 >> x", "x", {"level": "INFO", "place": ("trainer.py", 1812)}),
+        ("V1129 12:21:04.426000 502 torch/_dynamo/guards.py:4760] [4/1_2] [__recompiles]     - 4/0: y == 7",
+         "    - 4/0: y == 7",
+         {"level": "V", "pid": 502, "place": ("torch/_dynamo/guards.py", 4760), "time": "1129 12:21:04.426000",
+          "compile_id": "4/1_2", "artifact": "recompiles"}),
+        ("[rank1]:[2023-08-09 10:33:46,123] [0/0] torch._dynamo.symbolic_convert.__graph_breaks: [DEBUG]   File",
+         "  File",
+         {"rank": 1, "level": "DEBUG", "place": ("torch/_dynamo/symbolic_convert.py", 0), "compile_id": "0/0",
+          "artifact": "graph_breaks", "time": "2023-08-09 10:33:46,123"}),
+        ("[2023-12-01 10:33:46,123] torch._dynamo.convert_frame: [WARNING] x", "x",
+         {"level": "WARNING", "place": ("torch/_dynamo/convert_frame.py", 0), "time": "2023-12-01 10:33:46,123"}),
         ("WARNING:root:x", "x", {"level": "WARNING"}),
         ("[12:00:00] x", "x", {"time": "12:00:00"}),
         ("[  812.345678] Out of memory", "Out of memory", {"source": "kernel"}),

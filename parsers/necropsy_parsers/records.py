@@ -47,7 +47,9 @@ class Origin:
 
     `source` is a service, pod, container or worker name; `stream` is `stdout` or
     `stderr`; `level` is the printed level of the message (`ERROR`, `W`, ...); `place`
-    is the `file:line` of the logging call where a prefix shows it.
+    is the `file:line` of the logging call where a prefix shows it (0 where only the
+    module is named). `compile_id` (`0/1`, `0/1_2`, `!0/0/0`) and `artifact`
+    (`graph_breaks`) stand in the prefixes of torch's compiler.
     """
 
     rank: int | None = None
@@ -59,6 +61,8 @@ class Origin:
     level: str | None = None
     place: tuple[str, int] | None = None
     time: Stamp | None = None
+    compile_id: str = ""
+    artifact: str = ""
 
 
 UNKNOWN = Origin()

@@ -23,7 +23,8 @@ _OTHER: Final = re.compile(
     # "attempt 2 of 5" counts tries of the job only where it opens the line; "shard 24: attempt 2 of 5" does not.
     r"|[=*#\- ]{0,12}(?:[Tt]raining |[Jj]ob |[Rr]un |[Ll]aunch )?[Aa]ttempt (?:number )?(?:[2-9]|[1-9]\d+) ?(?:of|/)"
     r" ?\d"
-    r"|(?:\$|\+|>|#|\S+[@:]\S*[$#]) ?(?:[A-Z_][A-Z0-9_]*=\S* )*(?:\S*/)?"
+    # A prompt (user@node:~/vit$); bounded, because a line of colons alone has a thousand places to look for its end.
+    r"|(?:\$|\+|>|#|\S[^\s@:]{0,80}[@:]\S{0,160}[$#]) ?(?:[A-Z_][A-Z0-9_]*=\S* )*(?:\S{0,200}/)?"
     r"(?:python[\d.]*|torchrun|accelerate|deepspeed|srun|mpirun) "
 )
 _TROUBLE: Final = re.compile(r"Traceback|rror\b|Killed|exit|FAILED|Aborted")

@@ -18,12 +18,14 @@ from necropsy_parsers.messages import Common, Message, all_messages, kinds_of, r
 from necropsy_parsers.records import Anchor, Origin, Record, Stamp
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
+from necropsy_parsers.text.entry import PATIENCE, Entry, of_compiler
 from necropsy_parsers.text.naming import NOBODY, Named
 from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is_error
 from necropsy_parsers.text.prefix import Peeled, Peeler
 from necropsy_parsers.text.scan import Gap, RawLine, Scanner
-from necropsy_parsers.text.traceback import HEADER, PythonTraceback, TracebackReader
+from necropsy_parsers.text.traceback import HEADER, PythonTraceback
 from necropsy_parsers.text.vote import vote
+from necropsy_parsers.text.writer import Writer, kind_of
 
 # Literals besides the messages' own that make a line worth reading.
 BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit", b"[E] ", b"FAILED")
@@ -35,24 +37,7 @@ SAMPLE_LINES: Final = 400  # of the head, for `vote`
 _HAS_MORE: Final = re.compile(r"Warning: |most recent call first|what\(\)|terminate called|xception|rror|\[PG |NCCL")
 _SHAPE: Final = re.compile(r"0x[0-9a-f]+|\d+")
 FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that are still read one by one
-
-
-class Writer:
-    """What one writer has open."""
-
-    def __init__(self) -> None:
-        self.trace = TracebackReader()
-        self.trace_head: tuple[Anchor, Origin, int] | None = None
-        self.trace_end = 0
-        self.trace_lines = 0
-        self.trace_kind = "plain"
-        self.trace_attempt = 0
-        self.all_headed = False  # every line of the open traceback bears a head of its own
-        self.block_headed = False
-        self.lead = ""
-        self.block: Message | None = None
-        self.block_end = 0
-        self.run: TextRun | None = None
+FOLD_ENTRIES_AFTER: Final = 2000  # the same of entries of torch's log, whose repeats are what is to be counted
 
 
 class LogReader:
@@ -63,6 +48,10 @@ class LogReader:
         self.issues = issues
         self._seq = first_seq
         self._writers: dict[str, Writer] = {}
+        # Jobs have thousands of writers, and nobody can ask each of them at every line.
+        self._open: set[int] = set()  # numbers of those that are `open`
+        self._entries: dict[int, Writer] = {}  # those with an open entry, by number, the oldest first
+        self._heard: dict[int, Writer] = {}  # those that spoke since the last gap, by number
         self._last = ""
         self._watch = 0  # lines up to here are read whatever they hold
         self._peeler = Peeler()
@@ -89,8 +78,8 @@ class LogReader:
                     peeled = self._placed(self._peeler.peel(piece))
                     for text in split_glued(peeled.text):
                         yield from self._line(item, replace(peeled, text=text))
-        for writer in self._writers.values():
-            yield from self._close(writer, at_end=True)
+                yield from self._close_stale(item.number)
+        yield from self._close_all(at_end=True)
         for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
             yield from self._told(record)
 
@@ -116,14 +105,11 @@ class LogReader:
         return replace(peeled, origin=origin) if origin is not peeled.origin else peeled
 
     def _busy(self) -> bool:
-        return self._scanner.lines < self._watch or any(
-            w.trace.open or w.block is not None for w in self._writers.values()
-        )
+        return self._scanner.lines < self._watch or bool(self._open)
 
     def _gap(self, gap: Gap) -> Iterator[Record]:
         """Lines nobody looked at: whatever was open ends before them."""
-        for writer in self._writers.values():
-            yield from self._close(writer)
+        yield from self._close_all()
         last = self._last_words(gap.tail)
         self._now = last[-1].origin.time or self._now
         anchor = Anchor(self.name, gap.start, gap.end, gap.number)
@@ -157,9 +143,22 @@ class LogReader:
     def _line(self, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
         self._attempts.see(peeled.text)
         key = self._writer_key(peeled)
-        writer = self._writers.setdefault(key, Writer())
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = Writer(len(self._writers))
         self._last = key
+        self._heard[writer.number] = writer
+        yield from self._said(writer, raw, peeled, key)
+        (self._open.add if writer.open else self._open.discard)(writer.number)
+
+    def _said(self, writer: Writer, raw: RawLine, peeled: Peeled, key: str) -> Iterator[Record]:
+        """A line of a writer: it goes on with what is open, or begins something."""
         text = peeled.text
+        if writer.entry is not None:
+            if peeled.headed and writer.entry.takes(peeled.origin):
+                writer.entry.feed(text, raw.end, raw.number)
+                return
+            yield from self._finish_entry(writer)
         writer.trace.at = (raw.number, raw.start, raw.end)
         if writer.trace.open:
             writer.all_headed = writer.all_headed and (peeled.headed or not text.strip())
@@ -199,9 +198,16 @@ class LogReader:
     # -- messages ---------------------------------------------------------------
 
     def _open_block(self, writer: Writer, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
+        anchor = self._anchor(raw, peeled.text)
+        if peeled.headed and of_compiler(peeled.origin):
+            muted = self._folded(peeled.origin, peeled.text[:200], FOLD_ENTRIES_AFTER)
+            seq, attempt = raw.start + self._seq, self._attempts.current
+            head = Message(peeled.text, anchor, peeled.origin, seq, attempt, headed=True)
+            writer.entry = Entry(head, raw.end, raw.number, muted)
+            self._entries[writer.number] = writer
+            return
         if not raw.sampled and self._folded(peeled.origin, peeled.text[:200]):
             return
-        anchor = self._anchor(raw, peeled.text)
         writer.block = Message(
             peeled.text, anchor, peeled.origin, raw.start + self._seq, self._attempts.current, peeled.headed
         )
@@ -209,13 +215,27 @@ class LogReader:
         writer.lead = peeled.text
         yield from ()
 
-    def _folded(self, origin: Origin, text: str) -> bool:
+    def _finish_entry(self, writer: Writer) -> Iterator[Record]:
+        if (entry := writer.entry) is not None:
+            writer.entry = None
+            self._entries.pop(writer.number, None)
+            if not entry.muted:
+                yield from self._read(entry.message())
+
+    def _close_stale(self, number: int) -> Iterator[Record]:
+        """Ends the oldest entry if its writer has long been silent: an open one makes every line worth reading."""
+        oldest = next(iter(self._entries.values()), None)
+        if oldest is not None and oldest.entry is not None and number - oldest.entry.seen > PATIENCE:
+            yield from self._finish_entry(oldest)
+            (self._open.add if oldest.open else self._open.discard)(oldest.number)
+
+    def _folded(self, origin: Origin, text: str, after: int = FOLD_AFTER) -> bool:
         """Whether so many alike ones of this writer were read that this one is only counted."""
         shape = (f"{origin.rank} {origin.local_rank} {origin.source}", _SHAPE.sub("0", text))
         seen = self._shapes.get(shape, 0) + 1
         if len(self._shapes) < 50_000 or shape in self._shapes:
             self._shapes[shape] = seen
-        if seen <= FOLD_AFTER:
+        if seen <= after:
             return False
         self.issues.add("text/repeats-folded", self.name, unit="messages")
         return True
@@ -242,10 +262,13 @@ class LogReader:
     def _finish_block(self, writer: Writer) -> Iterator[Record]:
         if (block := writer.block) is not None:
             writer.block = None
-            records = list(read_all(block))
-            if not records:
-                self._unknown(block.first, block.origin, block.anchor)
-            yield from records
+            yield from self._read(block)
+
+    def _read(self, message: Message) -> Iterator[Record]:
+        records = list(read_all(message))
+        if not records:
+            self._unknown(message.first, message.origin, message.anchor)
+        yield from records
 
     def _unknown(self, text: str, origin: Origin, anchor: Anchor) -> None:
         """Counts a line that nothing here reads, if it is an error's."""
@@ -259,7 +282,7 @@ class LogReader:
         writer.trace_end, writer.trace_lines = raw.end, 1
         writer.trace_attempt = self._attempts.current
         writer.all_headed = peeled.headed
-        writer.trace_kind = _kind(begun, peeled, writer.lead)
+        writer.trace_kind = kind_of(begun, peeled, writer.lead)
 
     def _finish_trace(self, writer: Writer, *, at_end: bool = False) -> Iterator[Record]:
         head, kind, lines = writer.trace_head, writer.trace_kind, writer.trace_lines
@@ -330,22 +353,19 @@ class LogReader:
             yield writer.run
             writer.run = None
 
+    def _close_all(self, *, at_end: bool = False) -> Iterator[Record]:
+        """Ends whatever is open: of those that said nothing since the last gap nothing is."""
+        for number in sorted(self._heard):
+            yield from self._close(self._heard[number], at_end=at_end)
+        self._heard.clear()
+        self._open.clear()
+
     def _close(self, writer: Writer, *, at_end: bool = False) -> Iterator[Record]:
         if writer.trace.open:
             yield from self._finish_trace(writer, at_end=at_end)
+        yield from self._finish_entry(writer)
         yield from self._finish_block(writer)
         yield from self._finish_run(writer)
 
     def _anchor(self, raw: RawLine, text: str) -> Anchor:
         return Anchor(self.name, raw.start, raw.end, raw.number, text.strip()[:400])
-
-
-def _kind(begun: str, peeled: Peeled, lead: str) -> str:
-    """The kind of a traceback, by how it began and what stood before it."""
-    if begun != "header":
-        return "headless" if begun == "frame" else "bare"
-    if lead.startswith("Exception in thread"):
-        return "thread"
-    if lead.startswith("Exception ignored"):
-        return "ignored"
-    return "logged" if peeled.headed and peeled.origin.level not in (None, "E") else "plain"

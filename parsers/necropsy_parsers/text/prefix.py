@@ -97,6 +97,8 @@ def _glog(o: Origin, m: re.Match[str]) -> Origin:
         time=stamp or o.time,
         pid=int(pid) if pid else o.pid,
         place=(m["file"], int(m["line"])),
+        compile_id=m.groupdict().get("compile_id") or "",
+        artifact=m.groupdict().get("artifact") or "",
     )
 
 
@@ -139,6 +141,19 @@ IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
     ),
 )
 
+
+def _dynamo(o: Origin, m: re.Match[str]) -> Origin:
+    """Torch 2.1 and 2.2 print the module of the logging call, and no line."""
+    return replace(
+        o,
+        level=m["level"],
+        time=parse_stamp(m["time"]) or o.time,
+        place=(m["module"].replace(".", "/") + ".py", 0),
+        compile_id=m["cid"] or "",
+        artifact=m["artifact"] or "",
+    )
+
+
 # glog of c10 ([W1129 12:29:41.75 a.cpp:15] ; months are not padded; before torch 2.2: [W a.cpp:15] ) and of
 # torch's Python side (W1129 12:29:35.67 6628 torch/run.py:851] [0/1] ).
 _GLOG_C10: Final = re.compile(
@@ -147,7 +162,11 @@ _GLOG_C10: Final = re.compile(
 )
 _GLOG_PY: Final = re.compile(
     r"(?P<level>[DIWEFCV])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) (?P<file>[\w./\\<>-]+):(?P<line>\d+)\]"
-    r"(?: \[[\d/_!]+\])*(?: \[__\w+\])* ?"
+    r"(?: \[(?P<compile_id>[\d/_!-]+)\])?(?: \[__(?P<artifact>\w+)\])? ?"
+)
+_DYNAMO: Final = re.compile(
+    r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\](?: \[(?P<cid>[\d/_!-]+)\])? "
+    r"(?P<module>torch(?:\.\w+)+?)(?:\.__(?P<artifact>\w+))?: \[(?P<level>[A-Z]+)\] ?"
 )
 _KLOG: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ")
 
@@ -248,6 +267,8 @@ class Peeler:
             rest = rest[1:]  # Megatron-LM indents its reports by one blank
         if not rest or rest[0] in " \t^~":  # indentation: inside a traceback, no head can follow
             return Peeled(rest, origin, keys, False)
+        if rest.startswith("[") and (dynamo := _DYNAMO.match(rest)) is not None:
+            return Peeled(rest[dynamo.end() :], _dynamo(origin, dynamo), keys, True)
         glog = _GLOG_PY.match(rest) or _GLOG_C10.match(rest)
         if glog is not None:
             origin = _glog(origin, glog)

@@ -1,0 +1,70 @@
+"""Entries of torch's own log: messages each line of which bears the same head.
+
+    V1129 12:21:04.426000 502 torch/_dynamo/guards.py:4760] [0/1] [__recompiles] Recompiling function forward in ...
+    V1129 12:21:04.426000 502 torch/_dynamo/guards.py:4760] [0/1] [__recompiles]     triggered by the following ...
+
+Since torch 2.1 the formatter (`torch/_logging/_internal.py`, `TorchLogsFormatter`) repeats the head on every
+line, so that an entry is the run of lines of one writer whose time, place, compile id and artifact agree. Entries
+of several processes woven together come apart by their pid and rank.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from necropsy_parsers.messages import Message
+from necropsy_parsers.records import Anchor, Origin
+
+MAX_LINES: Final = 600  # a recompile lists one reason a cache entry with its stack: 64 entries of 8 lines
+PATIENCE: Final = 200  # lines of other writers after which nothing more of an entry is expected
+
+
+# Modules whose messages this holds for; launchers (torch/distributed) write one message a line.
+_COMPILER: Final = re.compile(
+    r"(?:^|[/\\])torch[/\\](?:_dynamo|_inductor|_functorch|_export|_higher_order_ops|export|fx)[/\\.]"
+)
+
+
+def of_compiler(origin: Origin) -> bool:
+    """Whether the logger of torch's compiler wrote the line."""
+    if origin.place is None:
+        return False
+    return bool(origin.compile_id or origin.artifact) or _COMPILER.search(origin.place[0]) is not None
+
+
+@dataclass(slots=True)
+class Entry:
+    """An open entry: its first line's message, where it ends, the line that fed it last, its further lines.
+
+    A `muted` one is passed over: so many alike ones were read that it is only counted.
+    """
+
+    head: Message
+    end: int
+    seen: int
+    muted: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def takes(self, origin: Origin) -> bool:
+        """Whether a line with that head goes on with this entry."""
+        mine = self.head.origin
+        return (
+            len(self.lines) < MAX_LINES
+            and origin.place == mine.place
+            and origin.compile_id == mine.compile_id
+            and origin.artifact == mine.artifact
+            and (origin.time is None or mine.time is None or origin.time.text == mine.time.text)
+        )
+
+    def feed(self, text: str, end: int, number: int) -> None:
+        """One more line."""
+        self.lines.append(text)
+        self.end, self.seen = end, number
+
+    def message(self) -> Message:
+        """The whole entry."""
+        a = self.head.anchor
+        text = "\n".join([self.head.text, *self.lines])
+        return replace(self.head, text=text, anchor=Anchor(a.input, a.start, self.end, a.line, a.text))
