@@ -2,18 +2,23 @@
 
 What it means
     The command line, a configuration or a call names something that does not exist, or
-    leaves out something required. The job ended before or while it was set up.
+    leaves out something required. The job ended before or while it was set up. A GPU number
+    that the process does not have is such an argument, too.
 
 Why it happens
     A typing error, an option that another version renamed, a configuration written for
-    another script, a call that passes arguments of a newer or older library.
+    another script, a call that passes arguments of a newer or older library. GPU numbers:
+    more ranks on the node than GPUs, a global rank used as a device number, a
+    CUDA_VISIBLE_DEVICES that shows fewer GPUs.
 
 How to confirm
     The message names the option, key or argument; compare it with `--help`, the schema
-    of the configuration, or the signature of the installed version.
+    of the configuration, or the signature of the installed version; GPU numbers with
+    `nvidia-smi -L` and CUDA_VISIBLE_DEVICES in the job's environment.
 
 How to fix
-    Correct the name, or align the versions of script and library.
+    Correct the name, or align the versions of script and library. Select the GPU by local
+    rank, and start no more ranks than GPUs.
 
 Limits
     A plain `KeyError` counts only where the quoted source reads a configuration.
@@ -31,8 +36,9 @@ from typing import Final
 
 from necropsy.claim import from_exception, from_record, match, one_line, said, saying
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
+from necropsy.evidence.settings import Settings
 from necropsy.evidence.usage_errors import UsageErrors
-from necropsy.finding import Finding, Fix, Severity
+from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.rule import rule
 
 _SIGNATURE: Final = Fix("Compare the call with the signature in the installed version of the library", "code")
@@ -138,8 +144,34 @@ def _no_member(row: ExceptionRow) -> str:
     return f"`{m['module']}` has no `{m['name']}`, which a setting asked for." if m else ""
 
 
-@rule("CRS007", "bad-option", Severity.FATAL)
-def check(exceptions: Exceptions, refusals: UsageErrors) -> Iterator[Finding]:
+_ORDINAL: Final = re.compile(
+    r"(?:CUDA (?:driver )?error: ?|cuda runtime error \(\d+\) ?: ?|HIP error: ?)invalid device ordinal"
+)
+
+
+def _device_number(row: ExceptionRow, settings: Settings) -> Finding:
+    seen = next((s.value for s in settings if s.name == "CUDA_VISIBLE_DEVICES" and s.attempt == row.attempt), None)
+    shown = f" (CUDA_VISIBLE_DEVICES={seen})" if seen is not None else ""
+    facts: dict[str, Fact] = {"error": "invalid device ordinal"}
+    if seen is not None:
+        facts["CUDA_VISIBLE_DEVICES"] = seen
+    return from_exception(
+        row,
+        f"The process selected a GPU number that it does not have{shown}: more ranks than GPUs, or a wrong index.",
+        facts=facts,
+        fixes=(
+            Fix(
+                "Select the device by local rank, not by global rank",
+                "code",
+                command="torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+            ),
+            Fix("Start at most as many ranks on a node as the job sees GPUs there", "config", command="nvidia-smi -L"),
+        ),
+    )
+
+
+@rule("CRS007", "bad-option", Severity.FATAL, aliases=("X07", "invalid-device-ordinal"))
+def check(exceptions: Exceptions, refusals: UsageErrors, settings: Settings) -> Iterator[Finding]:
     """Refused command lines, and exceptions in the words of a bad option."""
     for refusal in refusals:
         who = f"`{refusal.program}`" if refusal.program else "The program"
@@ -153,6 +185,8 @@ def check(exceptions: Exceptions, refusals: UsageErrors) -> Iterator[Finding]:
     for row in exceptions:
         if (found := match(SAYINGS, row)) is not None:
             yield from_exception(row, said(found), fixes=found[0].fixes, confidence=found[0].confidence)
+        elif _ORDINAL.search(f"{row.name}: {row.text}"):
+            yield _device_number(row, settings)
         elif message := _no_member(row):
             yield from_exception(row, message, fixes=(Fix("Correct the name in the setting", "config"),))
         elif key := _config_key(row):
