@@ -16,6 +16,7 @@ from typing import Final
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages import Common, Message, all_messages, kinds_of, read_all
 from necropsy_parsers.records import Anchor, Origin, Record, Stamp
+from necropsy_parsers.tallies import Tally, all_tallies
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
 from necropsy_parsers.text.entry import PATIENCE, Entry, of_compiler
@@ -34,7 +35,10 @@ LAST_LINES: Final = 24  # lines at the end of a gap that are asked who wrote the
 WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
 SAMPLE_LINES: Final = 400  # of the head, for `vote`
 # Messages that go on in indented lines: warnings quote source, faulthandler and anomaly mode quote stacks.
-_HAS_MORE: Final = re.compile(r"Warning: |most recent call first|what\(\)|terminate called|xception|rror|\[PG |NCCL")
+_HAS_MORE: Final = re.compile(
+    r"Warning: |most recent call first|what\(\)|terminate called|xception|rror|\[PG |NCCL"
+    r"|ing cudagraph|cudagraph partition|^AUTOTUNE |implicit fallback for:"
+)
 _SHAPE: Final = re.compile(r"0x[0-9a-f]+|\d+")
 FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that are still read one by one
 FOLD_ENTRIES_AFTER: Final = 2000  # the same of entries of torch's log, whose repeats are what is to be counted
@@ -59,6 +63,7 @@ class LogReader:
         self._defaults = defaults
         self._now: Stamp | None = None
         self._shapes: dict[tuple[str, str], int] = {}
+        self._tallies: dict[str, Tally] = {}
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         self._scanner = Scanner(sorted(triggers), name, issues, self._busy)
@@ -82,6 +87,8 @@ class LogReader:
         yield from self._close_all(at_end=True)
         for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
             yield from self._told(record)
+        for tally in self._tallies.values():
+            yield from tally.records()
 
     # -- lines ----------------------------------------------------------------
 
@@ -92,6 +99,12 @@ class LogReader:
                 head = [pieces(line)[-1] for line in chunk[:65536].split(b"\n")[:SAMPLE_LINES]]
                 self._peeler = Peeler(vote(head))
                 first = False
+            for kind in all_tallies():
+                if kind.literal in chunk:
+                    if kind.name not in self._tallies:
+                        self._tallies[kind.name] = kind.make(self.name, self._seq)
+                    # The scanner has just finished the chunk before.
+                    self._tallies[kind.name].feed(chunk, self._scanner.bytes, self._scanner.lines)
             yield chunk
 
     def _placed(self, peeled: Peeled) -> Peeled:
@@ -251,6 +264,8 @@ class LogReader:
             return bool(text.strip())
         if text.startswith("#"):
             return "Stack trace of the failed collective" in block.text
+        if text.startswith(("strides: ", "dtypes: ")):
+            return block.text.startswith("AUTOTUNE ")
         return text.startswith(("frame #", "ncc", "Last error:", "Exception raised from"))
 
     def _extend(self, writer: Writer, text: str, end: int) -> None:

@@ -1,0 +1,39 @@
+"""Fusions that Inductor refused, by reason and pair of lines, and how many pairs it fused."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from necropsy_parsers.tallies.fusion import FusionRefusal, FusionSummary
+
+from necropsy.evidence import Table
+from necropsy.evidence._records import COMMON
+
+
+class Fusions(Table[FusionRefusal]):
+    """One row a reason and pair of lines; `summaries` has one an input."""
+
+    name = "fusions"
+    row = FusionRefusal
+    accepts = (FusionRefusal, FusionSummary)
+    supply = "the log of a run with TORCH_LOGS=fusion"
+    columns: ClassVar[dict[str, str]] = {
+        **COMMON,
+        "reason": "why the scheduler refused, without sizes",
+        "detail": "the reason as printed for the first such pair",
+        "trivial": "true of most pairs of any graph: counted over all lines",
+        "count": "pairs refused",
+        "nodes": "the first such pair, as Inductor names nodes",
+        "first": "stack of the first node's line, outermost first, empty where none is told",
+        "second": "the same of the second node",
+        "ranks": "ranks that printed it",
+        "compile_ids": "compilations in which it happened",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.summaries: list[FusionSummary] = []
+
+    def add(self, record: Any) -> None:
+        """Take a refusal or a summary."""
+        (self.rows if isinstance(record, FusionRefusal) else self.summaries).append(record)

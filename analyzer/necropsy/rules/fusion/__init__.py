@@ -1,0 +1,1 @@
+"""What was not fused, and why (FUS)."""
