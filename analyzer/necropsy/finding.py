@@ -113,9 +113,10 @@ class Finding:
     `confirms` (a kernel's record of a kill) may come after what it explains; one that
     `follows` an event is its consequence wherever that stands (a later run that says it
     better); further events that it tells are its `claims`; one of `last_resort` is
-    dropped if anything else failed. `time` is the clock reading of its line; `processes`,
-    `attempts`, `moment`, `began` (the clock when its input began) and `explained_by` are set by
-    `correlate`. `explained_by` is the fingerprint of the cause.
+    dropped if anything else failed. `time` is the clock reading of its line; `processes` are
+    those of all copies (a rule gives those of the events it claims); `attempts`, `moment`,
+    `began` (the clock when its input began) and `explained_by` are set by `correlate`.
+    `explained_by` is the fingerprint of the cause.
     """
 
     message: str

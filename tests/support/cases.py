@@ -21,7 +21,9 @@ from necropsy.finding import Finding, Role, Severity
 from necropsy.report import Report, finding_to_json
 
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
-FIRES_KEYS: Final = frozenset({"rule", "severity", "role", "first", "place", "exactness", "says", "never", "ranks"})
+FIRES_KEYS: Final = frozenset(
+    {"rule", "severity", "role", "first", "place", "exactness", "says", "never", "ranks", "roots"}
+)
 SILENT_KEYS: Final = frozenset({"rule", "worst", "other", "never"})
 
 
@@ -116,6 +118,9 @@ def _fires(expect: dict[str, Any], report: Report) -> Iterator[str]:
         return
     lists = [list(_mismatches(expect, f, report)) for f in same]
     yield from min(lists, key=len)
+    roots = [f for f in report.roots() if f.severity > Severity.NOTE]
+    if len(roots) != expect.get("roots", len(roots)):
+        yield f"{len(roots)} root findings, not {expect['roots']}"
     for pattern in expect.get("never", []):
         for f in report.roots():
             if f.severity > Severity.NOTE and (m := re.search(pattern, words(f), re.IGNORECASE)):

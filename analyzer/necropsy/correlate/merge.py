@@ -27,7 +27,7 @@ def _one(copies: list[Finding]) -> Finding:
         ranks=tuple(sorted({r for f in copies for r in f.ranks})),
         count=len(copies),
         related=(first.related + more)[:RELATED_MAX],
-        processes=tuple(dict.fromkeys(f.process for f in copies)),
+        processes=tuple(dict.fromkeys(p for f in copies for p in (f.process, *f.processes))),
         attempts=tuple(sorted({f.attempt for f in copies})),
     )
 
