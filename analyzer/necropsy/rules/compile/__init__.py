@@ -1,0 +1,1 @@
+"""What torch.compile did to the code (CMP)."""
