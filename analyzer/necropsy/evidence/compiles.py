@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from necropsy_parsers.messages.compile_step import CompileStep
+from necropsy_parsers.messages.training_value import TrainingValue
 from necropsy_parsers.records import Anchor, Origin, Record, Stamp
+from necropsy_parsers.text.plain import TextRun
 
 from necropsy.evidence import Table
 
@@ -49,7 +51,7 @@ class Compiles(Table[CompileRow]):
 
     name = "compiles"
     row = CompileRow
-    accepts = (CompileStep,)
+    accepts = (CompileStep, TextRun, TrainingValue)
     supply = "the log of a run with TORCH_LOGS=dynamo"
     columns: ClassVar[dict[str, str]] = {
         "anchor": "its first step in the log",
@@ -71,11 +73,14 @@ class Compiles(Table[CompileRow]):
         super().__init__()
         self.steps: list[CompileStep] = []  # `attempted` and `metrics`, one a process
         self.dropped = 0
+        self._spans: dict[tuple[str, int], tuple[Stamp, Stamp]] = {}
         self._by_key: dict[tuple[str, int, int | None, int | None, str], CompileRow] = {}
 
     def add(self, record: Record) -> None:
-        """Take a step."""
-        assert isinstance(record, CompileStep)
+        """Take a step, or a line with a clock."""
+        self._clock(record)
+        if not isinstance(record, CompileStep):
+            return
         o = record.origin
         if record.step in ("attempted", "metrics"):
             self.steps.append(record)
@@ -100,6 +105,23 @@ class Compiles(Table[CompileRow]):
             backend_calls=row.backend_calls + (record.step == "backend"),
         )
 
+    def span(self, name: str, attempt: int) -> float | None:
+        """Seconds between the first and the last clock of an attempt in an input, or None without clocks."""
+        first, last = self._spans.get((name, attempt), (None, None))
+        return None if first is None or last is None else max(0.0, last.seconds - first.seconds)
+
+    def _clock(self, record: Record) -> None:
+        time, key = record.origin.time, (record.anchor.input, record.attempt)
+        if time is None:
+            return
+        first, last = self._spans.get(key, (time, time))
+        if time.clock == first.clock:
+            self._spans[key] = (min(first, time, key=_seconds), max(last, time, key=_seconds))
+
     def finish(self) -> None:
         """Put the rows in order of reading."""
         self.rows = sorted(self._by_key.values(), key=lambda r: r.seq)
+
+
+def _seconds(stamp: Stamp) -> float:
+    return stamp.seconds

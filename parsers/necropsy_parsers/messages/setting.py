@@ -30,7 +30,8 @@ TITLE: Final = "Environment variables and versions in force"
 TRIGGERS: Final = (
     b"PYTORCH_CUDA_ALLOC_CONF", b"PYTORCH_ALLOC_CONF", b"CUDA_LAUNCH_BLOCKING", b"CUDA_VISIBLE_DEVICES", b"NCCL_",
     b"TORCH_NCCL_", b"PyTorch version", b"torch==", b"expandable_segments", b"TORCH_DISTRIBUTED_DEBUG", b"TORCH_FR_",
-    b"TORCHELASTIC_MAX_RESTARTS", b"--max-restarts", b"--max_restarts",
+    b"TORCHELASTIC_MAX_RESTARTS", b"--max-restarts", b"--max_restarts", b"TORCHDYNAMO_DISABLE",
+    b"TORCH_COMPILE_DISABLE",
 )  # fmt: skip
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "export CUDA_LAUNCH_BLOCKING=1": {"name": "CUDA_LAUNCH_BLOCKING", "value": "1"},
@@ -55,7 +56,8 @@ _ADVICE: Final = re.compile(
 _COMMENT: Final = re.compile(r"\s*#\s*(?:export|set|[A-Z_]+=)")
 _KNOWN: Final = (
     r"(?<![A-Z0-9_])(?P<name>PYTORCH_(?:CUDA_)?ALLOC_CONF|CUDA_LAUNCH_BLOCKING|CUDA_VISIBLE_DEVICES"
-    r"|(?:TORCH_)?NCCL_[A-Z0-9_]+|TORCH_FR_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG|TORCHELASTIC_MAX_RESTARTS)"
+    r"|(?:TORCH_)?NCCL_[A-Z0-9_]+|TORCH_FR_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG|TORCHELASTIC_MAX_RESTARTS"
+    r"|TORCHDYNAMO_DISABLE|TORCH_COMPILE_DISABLE)"
 )
 _PAIR: Final = re.compile(
     _KNOWN + r"(?: \([^()]{1,90}\))?"
