@@ -91,12 +91,11 @@ def silent(
     exceptions: Exceptions,
 ) -> Suspects:
     """Ranks that are seen and not among the `waiting` ones; `pids` are processes that are known to wait."""
-    seen = {r.rank for r in activity if r.rank is not None and r.attempt == attempt}
+    seen = set(activity.ranks(attempt))
     if _complete(communicators):
         seen |= {c.rank for c in communicators if c.attempt == attempt}
     seen |= _the_one_missing(waiting)
-    failed = {e.origin.rank for e in exceptions if not e.handled and e.origin.rank is not None and e.attempt == attempt}
-    ranks = tuple(sorted((seen - waiting) & failed or seen - waiting))
+    ranks = tuple(sorted((seen - waiting).intersection(exceptions.ranks_ended(attempt)) or seen - waiting))
     if not waiting or not ranks:
         return NOBODY
     return Suspects(ranks, "they do not complain", "it does not complain", last_words(ranks, activity, pids))
@@ -119,8 +118,7 @@ def _complete(communicators: NcclCommunicators) -> bool:
 
 def last_words(ranks: Sequence[int], activity: Activity, pids: Collection[int] = ()) -> str:
     """The last line that the first of these ranks wrote; `pids` are processes of others."""
-    rows = [r for r in activity if ranks and r.rank == ranks[0] and r.last.strip()]
-    if not rows and len(ranks) == 1:  # a process that never names its rank: the one left when the others are known
-        known = {r.pid for r in activity if r.writer.startswith("rank")} | set(pids)
-        rows = [r for r in activity if r.pid is not None and r.pid not in known and r.last.strip()]
-    return max(rows, key=lambda r: r.seq).last.strip()[:120] if rows else ""
+    words = activity.words_of_rank(ranks[0]) if ranks else ""
+    if not words and len(ranks) == 1:  # a process that never names its rank: the one left when the others are known
+        words = activity.words_of_nameless(pids)
+    return words[:120]

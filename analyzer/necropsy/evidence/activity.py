@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -37,6 +39,29 @@ class ActivityRow:
     rank: int | None = None
 
 
+class _Later:
+    """How much is reported after a point: sums from each row to the last, so that an exception costs a bisection."""
+
+    def __init__(self) -> None:
+        self._seqs: list[int] = []
+        self._ordinary: list[int] = [0]  # of the rows so far
+        self._progress: list[int] = [0]
+
+    def take(self, row: ActivityRow) -> None:
+        """One more row; rows come in order of reading."""
+        self._seqs.append(row.seq)
+        self._ordinary.append(self._ordinary[-1] + row.ordinary)
+        self._progress.append(self._progress[-1] + row.progress)
+
+    def than(self, seq: int) -> tuple[int, int]:
+        """Ordinary lines and steps of the rows that begin after `seq`."""
+        at = bisect_right(self._seqs, seq)
+        return self._ordinary[-1] - self._ordinary[at], self._progress[-1] - self._progress[at]
+
+
+_NOTHING: Final = _Later()
+
+
 class Activity(Table[ActivityRow]):
     """Runs of ordinary lines, the last `KEPT` of each writer. Rules ask `went_on(record)`."""
 
@@ -58,6 +83,13 @@ class Activity(Table[ActivityRow]):
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[tuple[object, ...], deque[ActivityRow]] = {}
+        self._jobs: dict[tuple[int, int], _Later] = {}
+        self._writers: dict[tuple[int, int, str], _Later] = {}
+        self._steps: dict[int, int] = {}
+        self._ranks: dict[int, set[int]] = {}
+        self._words_of_rank: dict[int, ActivityRow] = {}
+        self._words_of_process: dict[int, ActivityRow] = {}
+        self._nameless: list[ActivityRow] = []
 
     def add(self, record: Record) -> None:
         """Take a run of text, or a reported loss."""
@@ -76,39 +108,60 @@ class Activity(Table[ActivityRow]):
         self._last.setdefault(key, deque(maxlen=KEPT)).append(row)
 
     def finish(self) -> None:
-        """Put the rows in order of reading."""
+        """Put the rows in order of reading, and index what rules ask once an exception or once an attempt."""
         self.rows = sorted((r for rows in self._last.values() for r in rows), key=lambda r: r.seq)
+        for row in self.rows:
+            where = input_number(row.seq), row.attempt
+            self._jobs.setdefault(where, _Later()).take(row)
+            for writer in {row.writer, "" if row.writer == ANYBODY else row.writer}:
+                self._writers.setdefault((*where, writer), _Later()).take(row)
+            self._steps[row.attempt] = self._steps.get(row.attempt, 0) + row.progress
+            if row.rank is not None:
+                self._ranks.setdefault(row.attempt, set()).add(row.rank)
+            if row.last.strip():
+                _keep_last(self._words_of_rank, row.rank, row)
+                _keep_last(self._words_of_process, row.pid, row)
+        named = {r.pid for r in self.rows if r.writer.startswith("rank")}
+        nameless = (r for pid, r in self._words_of_process.items() if pid not in named)
+        self._nameless = sorted(nameless, key=lambda r: r.seq, reverse=True)
 
     def went_on(self, origin: Origin, seq: int, attempt: int) -> bool:
         """Whether the writer of `origin` reports enough after `seq` to have gone on working."""
-        writer = writer_of(origin)
-        ordinary = progress = 0
-        for row in self.rows:
-            if (
-                row.seq > seq
-                and input_number(row.seq) == input_number(seq)
-                and row.attempt == attempt
-                and (row.writer == writer or (row.writer == ANYBODY and not writer))
-            ):
-                ordinary += row.ordinary
-                progress += row.progress
-                if progress >= PROGRESS_AFTER or ordinary >= ORDINARY_AFTER:
-                    return True
-        return False
+        later = self._writers.get((input_number(seq), attempt, writer_of(origin)), _NOTHING)
+        ordinary, progress = later.than(seq)
+        return progress >= PROGRESS_AFTER or ordinary >= ORDINARY_AFTER
 
     def healthy_after(self, attempt: int) -> bool:
         """Whether a later attempt reports much work."""
-        later: dict[int, int] = {}
-        for row in self.rows:
-            later[row.attempt] = later.get(row.attempt, 0) + row.progress
-        return any(steps >= JOB_PROGRESS_AFTER for number, steps in later.items() if number > attempt)
+        return any(steps >= JOB_PROGRESS_AFTER for number, steps in self._steps.items() if number > attempt)
 
     def job_went_on(self, seq: int, attempt: int) -> bool:
-        """Whether the job as a whole reports much further work after `seq`, whoever writes it."""
-        here = input_number(seq)  # positions in other inputs say nothing about before and after
-        after = (r for r in self.rows if r.seq > seq and input_number(r.seq) == here and r.attempt == attempt)
-        steps = sum(r.progress for r in after)
+        """Whether the job as a whole reports much further work after `seq`, whoever writes it.
+
+        Only in the same input: positions in others say nothing about before and after.
+        """
+        _, steps = self._jobs.get((input_number(seq), attempt), _NOTHING).than(seq)
         return steps >= JOB_PROGRESS_AFTER
+
+    def ranks(self, attempt: int) -> Collection[int]:
+        """The ranks that report anything in an attempt."""
+        return self._ranks.get(attempt, frozenset())
+
+    def words_of_rank(self, rank: int) -> str:
+        """The last line that a rank wrote, or ""."""
+        row = self._words_of_rank.get(rank)
+        return row.last.strip() if row is not None else ""
+
+    def words_of_nameless(self, known: Collection[int]) -> str:
+        """The last line of a process that never names its rank and is none of `known`, or ""."""
+        return next((r.last.strip() for r in self._nameless if r.pid not in known), "")
+
+
+def _keep_last(words: dict[int, ActivityRow], who: int | None, row: ActivityRow) -> None:
+    """Of rows at one place the first stays; the words stand in the order of reading."""
+    if who is not None and (who not in words or words[who].seq < row.seq):
+        words.pop(who, None)
+        words[who] = row
 
 
 def writer_of(origin: Origin) -> str:

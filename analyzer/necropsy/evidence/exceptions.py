@@ -6,6 +6,7 @@ after which the same writer reports further work was handled.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -78,6 +79,8 @@ class Exceptions(Table[ExceptionRow]):
     def __init__(self) -> None:
         super().__init__()
         self._activity = Activity()
+        self._at: dict[tuple[str, int], ExceptionRow] = {}
+        self._fatal: dict[int, set[int]] = {}
 
     def add(self, record: Record) -> None:
         """Take a traceback, or a sign of work going on."""
@@ -89,8 +92,11 @@ class Exceptions(Table[ExceptionRow]):
 
     def said(self, record: Record) -> ExceptionRow | None:
         """The exception whose message `record` was read from, or None for a line of the log."""
-        key = (record.anchor.input, record.seq)
-        return next((r for r in self.rows if (r.anchor.input, r.seq) == key), None)
+        return self._at.get((record.anchor.input, record.seq))
+
+    def ranks_ended(self, attempt: int) -> Collection[int]:
+        """The ranks that an exception of an attempt ended."""
+        return self._fatal.get(attempt, frozenset())
 
     def finish(self) -> None:
         """Judge which exceptions were handled; needs what came after them."""
@@ -100,6 +106,10 @@ class Exceptions(Table[ExceptionRow]):
             replace(r, handled=r.kind == "ignored" or self._activity.went_on(r.origin, r.seq, r.attempt))
             for r in self.rows
         ]
+        for row in self.rows:
+            self._at.setdefault((row.anchor.input, row.seq), row)
+            if not row.handled and row.origin.rank is not None:
+                self._fatal.setdefault(row.attempt, set()).add(row.origin.rank)
 
 
 def _joined(rows: list[ExceptionRow]) -> list[ExceptionRow]:
