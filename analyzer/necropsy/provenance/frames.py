@@ -89,6 +89,9 @@ def _explains(earlier: Exc, later: Exc) -> bool:
     return earlier.complete and earlier.type.rsplit(".", 1)[-1] not in _PROBES
 
 
+PLACES_MAX: Final = 3  # a claim, and what leads to it; a chain may have thousands of exceptions
+
+
 def user_places(chain: Sequence[Exc], main: Exc) -> list[Place]:
     """Places of the user's code for a chain, the claim first.
 
@@ -104,4 +107,6 @@ def user_places(chain: Sequence[Exc], main: Exc) -> list[Place]:
                 place = place_of(frame, how=how)
                 if all((p.file, p.line) != (place.file, place.line) for p in places):
                     places.append(place)
-    return places[:3]
+                if len(places) == PLACES_MAX:
+                    return places
+    return places
