@@ -1,0 +1,109 @@
+"""Autotuning: what was timed, what won, what did not run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from necropsy_parsers.messages.autotune import AutotuneReject, AutotuneTable, AutotuneTime
+from necropsy_parsers.records import Anchor, Origin, Record
+
+from necropsy.evidence import Table
+from necropsy.evidence._records import COMMON
+
+KEPT: Final = 20_000  # tables and rejected configurations kept one by one; more are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class AutotuneRow:
+    """One table of timings; `rejected` counts the configurations dropped since the table before it."""
+
+    anchor: Anchor
+    origin: Origin
+    seq: int
+    attempt: int
+    op: str
+    shapes: tuple[str, ...]
+    winner: str
+    ms: float | None
+    outside: str
+    outside_ms: float | None
+    choices: int | None
+    rejected: int
+    seconds: float | None
+    precompiling: float | None
+
+
+class Autotune(Table[AutotuneRow]):
+    """One row a table of timings. `rejects` holds the configurations that did not run, `uncounted` how many more."""
+
+    name = "autotune"
+    row = AutotuneRow
+    accepts = (AutotuneTable, AutotuneTime, AutotuneReject)
+    columns: ClassVar[dict[str, str]] = {
+        **COMMON,
+        "op": "operation: mm, addmm, bmm, convolution, ...",
+        "shapes": "sizes of its inputs, as printed",
+        "winner": "the fastest choice",
+        "ms": "its time in milliseconds",
+        "outside": "the fastest choice that no template made (cuBLAS, cuDNN, ATen), among those printed",
+        "outside_ms": "its time in milliseconds",
+        "choices": "choices compared, where told (since torch 2.6)",
+        "rejected": "configurations that did not run, printed since the table before",
+        "seconds": "seconds of benchmarking",
+        "precompiling": "seconds of compiling the choices",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rejects: list[AutotuneReject] = []
+        self.uncounted = 0
+        self._waiting: dict[str, int] = {}  # rejected configurations by writer, for its next table
+        self._last: dict[str, int] = {}  # the last row of each writer, until its time is told
+
+    def add(self, record: Record) -> None:
+        """Take a table, its cost, or a rejected configuration."""
+        writer = f"{record.anchor.input} {record.origin.rank} {record.origin.source}"
+        if isinstance(record, AutotuneReject):
+            if record.kind != "none":
+                self._waiting[writer] = self._waiting.get(writer, 0) + 1
+            if len(self.rejects) < KEPT:
+                self.rejects.append(record)
+            else:
+                self.uncounted += 1
+        elif isinstance(record, AutotuneTable):
+            if len(self.rows) < KEPT:
+                self._last[writer] = len(self.rows)
+                self.rows.append(_row(record, self._waiting.pop(writer, 0)))
+            else:
+                self.uncounted += 1
+        elif isinstance(record, AutotuneTime) and (at := self._last.pop(writer, None)) is not None:
+            self.rows[at] = replace(
+                self.rows[at],
+                seconds=record.seconds,
+                precompiling=record.precompiling,
+                choices=record.choices,
+            )
+
+
+def _row(table: AutotuneTable, rejected: int) -> AutotuneRow:
+    """A table as a row; its choices are counted where their number is told."""
+    ran = sorted(((ms, name) for name, ms in table.rows if math.isfinite(ms)), key=lambda r: r[0])
+    outside = next(((ms, name) for ms, name in ran if name in table.outside), None)
+    return AutotuneRow(
+        anchor=table.anchor,
+        origin=table.origin,
+        seq=table.seq,
+        attempt=table.attempt,
+        op=table.op,
+        shapes=table.shapes,
+        winner=ran[0][1] if ran else "",
+        ms=ran[0][0] if ran else None,
+        outside=outside[1] if outside else "",
+        outside_ms=outside[0] if outside else None,
+        choices=None,
+        rejected=rejected,
+        seconds=None,
+        precompiling=None,
+    )

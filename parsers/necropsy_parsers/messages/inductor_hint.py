@@ -1,0 +1,118 @@
+"""Inductor's hints on performance, and the operators that it leaves to eager kernels.
+
+    Using FallbackKernel: torch.ops.aten.convolution_backward.default
+    Creating implicit fallback for:
+      target: mylib.fused_bias.default
+      args[0]: TensorBox(StorageBox(...))
+    possibly bad tiling: [{'y': 12288, 'x': 400, 'r0_': 1}, {'x': 4915200, 'r0_': 1}]
+    .../torch/_inductor/compile_fx.py:322: UserWarning: TensorFloat32 tensor cores for float32 matrix multiplication
+    available but not enabled. Consider setting `torch.set_float32_matmul_precision('high')` for better performance.
+    Not enough SMs to use max_autotune_gemm mode
+
+Templates: torch/_inductor/{graph,lowering,compile_fx,utils,ir}.py, codegen/{triton,simd}.py and
+fx_passes/fuse_attention.py.
+Fallback kernels are named once a graph in the artifact `perf_hints`; implicit fallbacks (operators for which
+Inductor has no lowering) are logged at INFO, each with its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from necropsy_parsers.messages import Message
+from necropsy_parsers.records import Record
+
+NAME: Final = "inductor_hint"
+TITLE: Final = "Inductor's hints on performance and its fallbacks"
+TRIGGERS: Final = (
+    b"Using FallbackKernel: ",
+    b"Creating implicit fallback for:",
+    b"is missing a c-shim implementation",
+    b"missing lowering",
+    b"missing decomposition",
+    b"possibly bad tiling: ",
+    b"eduction over non-contiguous dims",
+    b"Found optimal tiling with ",
+    b"Skip comprehensive padding",
+    b"TensorFloat32 tensor cores",
+    b"ot enough SMs to use max_autotune",
+    b"does not support max_autotune_gemm mode",
+    b"Online softmax is disabled on the fly",
+    b"does not support code generation for complex",
+    b"using ATen backend as fallback",
+)
+SAMPLES: Final[dict[str, dict[str, object]]] = {
+    "Using FallbackKernel: torch.ops.aten.convolution_backward.default": {
+        "op": "aten.convolution_backward", "via": "kernel",
+    },
+    "Creating implicit fallback for:\n  target: mylib.fused_bias.default\n  args[0]: TensorBox(StorageBox(": {
+        "op": "mylib.fused_bias", "via": "implicit",
+    },
+    "Not enough SMs to use max_autotune_gemm mode": {"kind": "sms"},
+    "possibly bad tiling: [{'x': 8, 'y': 4}, {'x': 32}]": {"kind": "tiling"},
+    "/venv/lib/python3.12/site-packages/torch/_inductor/compile_fx.py:322: UserWarning: TensorFloat32 tensor cores for "
+    "float32 matrix multiplication available but not enabled. Consider setting "
+    "`torch.set_float32_matmul_precision('high')` for better performance.": {"kind": "tf32"},
+}  # fmt: skip
+_FALLBACK: Final = re.compile(
+    r"Using FallbackKernel: (?P<kernel>[\w.:]+)"
+    r"|(?:Creating implicit fallback for:|(?P<missing>missing lowering|missing decomposition))"
+    r"(?:\s*\n?\s*target: (?P<target>[\w.:]+))?"
+    r"|(?P<shim>[\w.:]+) is missing a c-shim implementation"
+)
+_HINTS: Final = (
+    ("tiling", re.compile(r"possibly bad tiling: [^\n]*")),
+    ("strided reduction", re.compile(r"[Rr]eduction over non-contiguous dims")),
+    ("tiles", re.compile(r"Found optimal tiling with [^\n]*")),
+    ("padding", re.compile(r"Skip comprehensive padding [^\n]*")),
+    ("flash", re.compile(r"TensorFloat32 tensor cores [^\n]*? but not enabled\. Skipping pattern matching")),
+    ("tf32", re.compile(r"TensorFloat32 tensor cores [^\n]*? but not enabled(?!\. Skipping)")),
+    ("sms", re.compile(r"[Nn]ot enough SMs to use max_autotune_gemm mode")),
+    ("sms", re.compile(r"GPU arch does not support max_autotune_gemm mode")),
+    ("softmax", re.compile(r"Online softmax is disabled on the fly")),
+    ("complex", re.compile(r"does not support code generation for complex operators")),
+    ("gemm", re.compile(r"(?:No|All) choices for [^\n]*?using ATen backend as fallback")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InductorFallback(Record):
+    """One operator that runs as an eager kernel between the generated ones.
+
+    `op` is its name without `torch.ops.` and overload (`default`), "" where the log is cut. `via`: kernel (Inductor
+    registered a fallback, or the operator has a kernel of its own), implicit (it has neither lowering nor registered
+    fallback), shim (called through the proxy executor of AOTInductor) or missing (compilation ended for want of it).
+    """
+
+    op: str
+    via: str
+
+
+@dataclass(frozen=True, slots=True)
+class InductorHint(Record):
+    """One hint. `kind`: tiling, strided reduction, tiles, padding, tf32, flash, sms, softmax, complex or gemm."""
+
+    kind: str
+    text: str
+
+
+def plain_op(name: str) -> str:
+    """An operator's name as users write it: `torch.ops.aten.mm.default` and `aten::mm` are `aten.mm`."""
+    name = name.rstrip(".:").removeprefix("torch.ops.").replace("::", ".")
+    return name.removesuffix(".default")
+
+
+def read(message: Message) -> Iterator[Record]:
+    """The fallbacks and hints in `message`."""
+    for m in _FALLBACK.finditer(message.text):
+        if m["missing"] and (message.exception is None or not m["target"]):
+            continue  # other programs miss other things
+        via = "kernel" if m["kernel"] else "shim" if m["shim"] else "missing" if m["missing"] else "implicit"
+        op = plain_op(m["kernel"] or m["target"] or m["shim"] or "")
+        yield InductorFallback(message.anchor, op, via, **message.common)
+    for kind, pattern in _HINTS:
+        for m in pattern.finditer(message.text):
+            yield InductorHint(message.anchor, kind, " ".join(m[0].split()), **message.common)
