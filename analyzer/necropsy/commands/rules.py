@@ -72,16 +72,19 @@ def reference(fixtures: Path) -> dict[str, str]:
     """Every reference page: path below the documentation folder -> text."""
     from necropsy_parsers.formats import all_formats
     from necropsy_parsers.messages import all_messages
+    from necropsy_parsers.tallies import all_tallies
 
     from necropsy.evidence import all_tables
     from necropsy.render.pages.format_page import format_page
     from necropsy.render.pages.messages_page import messages_page
     from necropsy.render.pages.rule_page import cases_of, index_page, rule_page
     from necropsy.render.pages.tables_page import tables_page
+    from necropsy.render.pages.torch_logs_page import torch_logs_page
     from necropsy.rule import all_rules
 
     made = {"rules/README.md": index_page(all_rules()), "tables.md": tables_page(all_tables())}
     made["messages.md"] = messages_page(all_messages())
+    made["torch-logs.md"] = torch_logs_page((k.name, k.reads) for k in (*all_messages(), *all_tallies()))
     for rule in all_rules():
         cases = cases_of(fixtures, rule.code)
         firing = next((case for case in cases if case.fires), None)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from ahocorasick_rs import AhoCorasick
 
 from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.torch_artifacts import Reads
 
 if TYPE_CHECKING:
     from necropsy_parsers.text.traceback import PythonTraceback
@@ -88,6 +89,7 @@ class MessageFormat:
     samples: dict[str, dict[str, object]]
     read: Callable[[Message], Iterator[Record]]
     sampled: tuple[str, ...] = ()
+    reads: tuple[Reads, ...] = ()
 
 
 @cache
@@ -105,6 +107,7 @@ def all_messages() -> tuple[MessageFormat, ...]:
                 module.SAMPLES,
                 module.read,
                 tuple(t.decode() for t in getattr(module, "SAMPLED", ())),
+                getattr(module, "READS", ()),
             )
         )
     return tuple(found)

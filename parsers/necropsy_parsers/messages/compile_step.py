@@ -6,7 +6,7 @@ Step 2: calling compiler function inductor
 Step 2: done compiler function inductor
 Step 3: torchinductor done compiling BACKWARDS graph 0
 Restarting analysis due to _dynamo/symbolic_convert.py:261 in fail_and_restart_analysis
-TorchDynamo attempted to trace the following frames: [                                        (torch 2.5 and later)
+TorchDynamo attempted to trace the following frames: [                                        (torch 2.6 and later)
   * forward /home/trainer/vit/train.py:63
 ]
 TorchDynamo compilation metrics:
@@ -26,6 +26,7 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "compile_step"
 TITLE: Final = "Steps of compilations"
@@ -37,6 +38,10 @@ TRIGGERS: Final = (
     b"Restarting analysis",
     b"TorchDynamo attempted",
     b"TorchDynamo compilation metrics",
+)
+READS: Final = (
+    Reads("", "2.1", "steps of each compilation with frame, clock and backend; seconds of a process at its end"),
+    Reads("", "2.6", "frames that Dynamo attempted"),
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Step 1: torchdynamo start tracing forward /home/trainer/vit/train.py:63": {"step": "trace", "function": "forward"},

@@ -20,10 +20,12 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "symbolic_shape"
 TITLE: Final = "Symbolic sizes and what is assumed of them"
 TRIGGERS: Final = (b"create_symbol ", b"[guard added]", b"set_replacement ")
+READS: Final = (Reads("", "2.1", "`dynamic`: symbols with their source and line, guards with their line, constants"),)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "create_symbol s0 = 4 for L['x'].size()[0] [2, int_oo] y = f(x)  # app/net.py:12 in g (_dynamo/b.py:3 in v)": {
         "kind": "symbol",

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Protocol
 
 from necropsy_parsers.records import Record
+from necropsy_parsers.torch_artifacts import Reads
 
 
 class Tally(Protocol):
@@ -37,6 +38,7 @@ class TallyKind:
     doc: str
     literal: bytes
     make: Callable[[str, int], Tally]
+    reads: tuple[Reads, ...] = ()
 
 
 @cache
@@ -45,5 +47,5 @@ def all_tallies() -> tuple[TallyKind, ...]:
     found = []
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         m = importlib.import_module(info.name)
-        found.append(TallyKind(m.NAME, m.TITLE, m.__doc__ or "", m.LITERAL, m.Tally))
+        found.append(TallyKind(m.NAME, m.TITLE, m.__doc__ or "", m.LITERAL, m.Tally, getattr(m, "READS", ())))
     return tuple(found)

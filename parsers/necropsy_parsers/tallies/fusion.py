@@ -18,10 +18,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "fusion"
 TITLE: Final = "Inductor's fusion log"
 LITERAL: Final = b"__fusion"
+READS: Final = (
+    Reads("fusion", "2.2", "refusals with reason, pairs fused, graphs; stacks where candidates are listed"),
+)
 
 _MARK: Final = re.compile(rb"__fusion(?:\]|: \[\w+\]) ?")
 _REFUSED: Final = re.compile(rb"cannot fuse (\S+) with (\S+): (.+)")

@@ -19,7 +19,7 @@ How to fix
 
 Limits
     Helper processes print empty lists, too: this rule speaks only if no process of the job
-    compiled anything. Releases before 2.5 print no list of frames.
+    compiled anything. Releases before 2.6 print no list of frames.
 
 References
     - https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
