@@ -6,6 +6,7 @@ are counted, so that the table is bounded by distinct breaks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -18,6 +19,7 @@ from necropsy.provenance.breaks import Incident, Key, Tally, incidents, key_of
 
 ALIKE_MAX: Final = 20  # rows kept of breaks of one kind at one line in one process
 ROWS_MAX: Final = 20_000
+NEAR: Final = 8  # lines between a headline and its reason, where lines of other processes stand between them
 IDS_MAX: Final = 64  # compile ids remembered of one break
 
 
@@ -48,10 +50,29 @@ class GraphBreaks(Table[GraphBreak]):
         super().__init__()
         self.tallies: dict[Key, Tally] = {}
         self._kept: dict[tuple[Key, int | None, str], int] = {}
+        self._headline: GraphBreak | None = None  # without its reason: in text without heads each line stands alone
 
     def add(self, record: Record) -> None:
         """Count a break, and keep it if it is among the first of its like."""
         assert isinstance(record, GraphBreak)
+        headline, self._headline = self._headline, None
+        if headline is not None:
+            if _goes_on(headline, record):
+                record = replace(record, file=headline.file, line=headline.line, form="break")
+            else:
+                self._take(headline)
+        if record.form == "break" and record.file and not record.kind:
+            self._headline = record
+        else:
+            self._take(record)
+
+    def finish(self) -> None:
+        """Take the last headline."""
+        if self._headline is not None:
+            self._take(self._headline)
+            self._headline = None
+
+    def _take(self, record: GraphBreak) -> None:
         key = key_of(record)
         if key not in self.tallies and len(self.tallies) >= ROWS_MAX:
             return
@@ -70,3 +91,14 @@ class GraphBreaks(Table[GraphBreak]):
     def incidents(self) -> list[Incident]:
         """The breaks by cause and line: what rules speak of."""
         return incidents(self.rows, self.tallies)
+
+
+def _goes_on(headline: GraphBreak, record: GraphBreak) -> bool:
+    """Whether a reason that has lost its headline belongs to the headline before it."""
+    return (
+        not record.file
+        and bool(record.kind)
+        and record.origin.rank == headline.origin.rank
+        and headline.anchor.input == record.anchor.input
+        and 0 < record.anchor.line - headline.anchor.line <= NEAR
+    )

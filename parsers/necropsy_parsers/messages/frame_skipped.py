@@ -41,15 +41,13 @@ TRIGGERS: Final = (
     b"(reason: compilation failed with a custom",
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "Skipping frame because there is a graph break in a for/while loop\n"
-    "<FrameSummary file /home/trainer/vit.py, line 82 in accumulate>": {
-        "kind": "loop",
-        "function": "accumulate",
-        "file": "/home/trainer/vit.py",
-        "frames": (Frame("/home/trainer/vit.py", 82, "accumulate", ""),),
-    },
     "skipping: forward (reason: non-infra torch dispatch mode present, this is not supported today in torch.compile, "
     "file: /home/trainer/vit.py)": {"kind": "mode", "function": "forward", "file": "/home/trainer/vit.py"},
+    "torch.compile will skip tracing the frame forward (/home/trainer/vit.py line 40) and fall back to eager.": {
+        "kind": "resume",
+        "function": "forward",
+        "line": 40,
+    },
 }
 
 _LOOP: Final = re.compile(r"Skipping frame because there is a graph break in a for/while loop")

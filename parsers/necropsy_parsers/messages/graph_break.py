@@ -50,25 +50,19 @@ TRIGGERS: Final = (
     b"symbolic_shapes.GuardOnDataDependentSymNode",
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
-    "Graph break in user code at /home/trainer/vit.py:67\nGraph Break Reason: Data-dependent branching\n"
-    "  Explanation: Dynamo does not support tracing dynamic control flow.\n  Hint: Use `torch.cond`.\n\n"
-    "  Developer debug context: attempted to jump with TensorVariable()\n\n"
-    " For more details about this graph break, please visit: https://meta-pytorch.github.io/"
-    "compile-graph-break-site/gb/gb0170.html\n\nUser code traceback:\n"
-    '  File "/home/trainer/vit.py", line 67, in forward\n    if x.mean() > 1e6:\n': {
+    "Graph break in user code at /home/trainer/vit.py:67": {
+        "form": "break",
         "file": "/home/trainer/vit.py",
         "line": 67,
-        "kind": "Data-dependent branching",
-        "gb_id": "GB0170",
-        "hints": ("Use `torch.cond`.",),
-        "context": "attempted to jump with TensorVariable()",
-        "frames": (Frame("/home/trainer/vit.py", 67, "forward", "if x.mean() > 1e6:"),),
     },
-    "Graph break: call_function BuiltinVariable(print) [ConstantVariable(str)] {} from user code at:\n"
-    '  File "/home/trainer/vit.py", line 72, in forward\n    print("x")\n': {
-        "kind": "call_function BuiltinVariable(print) [ConstantVariable(str)] {}",
+    "Graph break (user stack suppressed due to duplicate graph break) in user code at /home/trainer/vit.py:72": {
+        "form": "copy",
         "line": 72,
     },
+    "Graph break: call_function BuiltinVariable(print) [ConstantVariable(str)] {} from user code at:": {
+        "kind": "call_function BuiltinVariable(print) [ConstantVariable(str)] {}"
+    },
+    "Graph break from `Tensor.item()`, consider setting:": {"form": "notice", "kind": "Tensor.item"},
 }
 
 _HEAD: Final = re.compile(
