@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tarfile
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from tests.support.cases import brief, loud
-from tests.support.flight import Fault, Simulation, dump, entry, frame
+from tests.support.flight import T0, Fault, Simulation, dump, entry, frame
 from tests.support.flight_folders import blamed, hang, write
 from tests.support.flight_programs import Layout, Programs, fsdp, megatron
 
@@ -212,6 +213,49 @@ def test_jobs_that_end_well(layout: str, tmp_path: Path) -> None:
             r: simulation.dump_of(r, active_only=active_only, window=window + r) for r in range(len(programs))
         }  # fmt: skip
         assert loud(analyze(write(tmp_path / f"{active_only}-{window}", dumps))) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+class TestJobsThatRun:
+    """Dumps of jobs in flight: ranks are on their way, nobody hangs."""
+
+    def test_all_ranks_at_one_moment(self, layout: str, tmp_path: Path) -> None:
+        """The files' times show that nobody has waited for long."""
+        for seed in range(3):
+            chance = random.Random(f"{layout} {seed}")
+            programs, groups = LAYOUTS[layout]()
+            simulation = Simulation(programs, groups, chance)
+            simulation.run({}, most=chance.randrange(20, 90))
+            dumps = {r: simulation.dump_of(r, active_only=False) for r in range(len(programs))}
+            folder = write(tmp_path / str(seed), dumps)
+            now = T0 + simulation.step * 1_000_000 + 50_000_000
+            for path in Path(folder).iterdir():
+                os.utime(path, ns=(now, now))
+            report = analyze(folder)
+            assert loud(report) == [], brief(report.findings)
+
+    def test_one_rank_after_the_other(self, layout: str, tmp_path: Path) -> None:
+        """What a rank completed, another has not entered in its older dump; the files' times are lost."""
+        chance = random.Random(layout)
+        programs, groups = LAYOUTS[layout]()
+        simulation = Simulation(programs, groups, chance)
+        dumps = {}
+        for r in range(len(programs)):
+            simulation.run({}, most=25 + 20 * r)
+            dumps[r] = simulation.dump_of(r, active_only=False)
+        report = analyze(write(tmp_path, dumps))
+        assert loud(report) == [], brief(report.findings)
+
+    def test_a_wait_of_seconds_is_a_hang(self, layout: str, tmp_path: Path) -> None:
+        chance = random.Random(layout)
+        programs, groups = LAYOUTS[layout]()
+        simulation = Simulation(programs, groups, chance)
+        simulation.run({0: Fault("host", 30)})
+        folder = write(tmp_path, {r: simulation.dump_of(r, active_only=False) for r in range(len(programs))})
+        late = T0 + simulation.step * 1_000_000 + 5_000_000_000
+        for path in Path(folder).iterdir():
+            os.utime(path, ns=(late, late))
+        assert blamed(analyze(folder)) == [0]
 
 
 # -- what others left behind --------------------------------------------------------

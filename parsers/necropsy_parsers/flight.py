@@ -117,6 +117,7 @@ class FlightDump(Record):
     `groups` are those that entries name first, then the others of pg_config; `status` is
     keyed by the rank's own number of a group (`local_group` of its entries). `numbered`:
     whether collectives and sends have counters of their own (PyTorch 2.4 and later).
+    `written`: ns since 1970 when its file was last written, 0 if not known; a copy's is later than the dump's own.
     """
 
     rank: int | None
@@ -129,6 +130,7 @@ class FlightDump(Record):
     entries: FlightColumns
     numbered: bool
     whole: bool = True
+    written: int = 0
 
 
 def is_dump(value: Any) -> bool:

@@ -18,6 +18,7 @@ from necropsy.evidence import Table
 from necropsy.evidence._flight_blame import Verdict, verdict
 from necropsy.evidence._flight_jobs import Job, jobs_of
 from necropsy.evidence._flight_match import Mismatch, mismatches_of
+from necropsy.evidence._flight_moment import why_running
 from necropsy.provenance.frames import is_library
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Case:
     job: Job
     mismatches: tuple[Mismatch, ...]
     verdict: Verdict
+    running: str = ""  # why the dumps need not be of a hang, in a clause
 
 
 class FlightEntries(Table[FlightEntry]):
@@ -131,7 +133,8 @@ class FlightEntries(Table[FlightEntry]):
 
 def _case(job: Job) -> Case:
     mismatches = mismatches_of(job)
-    return Case(job, tuple(mismatches), verdict(job, {m.group: m.number for m in mismatches if not m.complete}))
+    told = verdict(job, {m.group: m.number for m in mismatches if not m.complete})
+    return Case(job, tuple(mismatches), told, why_running(told.found) if told.blames else "")
 
 
 def user_frame(dump: FlightDump, entry: int) -> Frame | None:

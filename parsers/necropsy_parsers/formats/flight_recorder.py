@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,7 +80,15 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     if not is_dump(value):
         issues.add("flight/no-dump", source.name)
         return
-    yield _dump(value, source.name, issues, seq)
+    yield replace(_dump(value, source.name, issues, seq), written=_written(source))
+
+
+def _written(source: Source) -> int:
+    """When the file was written that holds it; never before the dump was taken."""
+    try:
+        return source.path.stat().st_mtime_ns if source.path is not None else 0
+    except OSError:
+        return 0
 
 
 def _read(source: Source, issues: Issues) -> bytes:

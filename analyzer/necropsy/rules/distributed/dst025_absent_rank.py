@@ -21,8 +21,10 @@ How to fix
     rank should end the job. Raise the timeout of the group if a rank may be this late.
 
 Limits
-    Needs the dumps of all ranks, from one hang. A dump of a healthy job, taken while it runs,
-    shows ranks on their way and reads like a hang. Sends and receives have no numbers that
+    Needs the dumps of all ranks, from one hang. Dumps of a healthy job, taken while it runs,
+    show ranks on their way and read like a hang; they are told apart where they contradict
+    each other (taken one after the other), or where their files were written when nobody had
+    waited for a second (lost in a copy) and no log shows a failure. Sends and receives have no numbers that
     two ranks share; they are matched by what is outstanding. Two ranks that stop at once can
     hide each other. When all members have entered and none is done, which GPU stopped is not
     known; that is said. A rank without a dump is likely, never certain.
@@ -87,6 +89,9 @@ class _Told:
 def check(entries: FlightEntries, exceptions: Exceptions | None) -> Iterator[Finding]:
     """One finding for each kind of reason in each job."""
     for attempt, case in enumerate(entries.cases(), words.last_attempt(exceptions)):  # another job, another attempt
+        if case.running and not exceptions:
+            yield _running(case, attempt)
+            continue
         for blame in case.verdict.blames:
             yield _finding(case, blame, attempt)
 
@@ -114,6 +119,26 @@ def _finding(case: Case, blame: Blame, attempt: int) -> Finding:
         process=words.process_of(blame.ranks),
         event=f"flight {blame.kind}@{anchor.input}",
         confirms=True,
+    )
+
+
+def _running(case: Case, attempt: int) -> Finding:
+    """A note instead of all blames: nothing shows that anybody hangs."""
+    wait = case.verdict.blames[0].waits[0]
+    shown = next(iter(wait.waiting))
+    return Finding(
+        message=(
+            f"These dumps do not show a hang, rather a job that was running: {case.running}. Who is behind in "
+            f"{_name(case.job, wait)} cannot be blamed."
+        ),
+        anchor=words.anchor(case.job, shown, wait.waiting[shown]),
+        severity=Severity.NOTE,
+        confidence=Confidence.LIKELY,
+        facts={"dumps": f"{len(case.job.dumps)} of {len(case.job.world)} ranks"},
+        fixes=(Fix("Take the dumps again while the job hangs, of all ranks at once", "investigate"),),
+        seq=words.AFTERWARDS,
+        attempt=attempt,
+        event=f"flight running@{case.job.dumps[shown].anchor.input}",
     )
 
 
