@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from necropsy_parsers.messages.autotune import AutotuneReject, AutotuneTable, AutotuneTime
 from necropsy_parsers.records import Anchor, Origin, Record
@@ -59,32 +59,34 @@ class Autotune(Table[AutotuneRow]):
         super().__init__()
         self.rejects: list[AutotuneReject] = []
         self.uncounted = 0
-        self._waiting: dict[str, int] = {}  # rejected configurations by writer, for its next table
-        self._last: dict[str, int] = {}  # the last row of each writer, until its time is told
+        self._told: list[AutotuneTable | AutotuneTime] = []
 
     def add(self, record: Record) -> None:
         """Take a table, its cost, or a rejected configuration."""
-        writer = f"{record.anchor.input} {record.origin.rank} {record.origin.source}"
-        if isinstance(record, AutotuneReject):
-            if record.kind != "none":
-                self._waiting[writer] = self._waiting.get(writer, 0) + 1
-            if len(self.rejects) < KEPT:
-                self.rejects.append(record)
-            else:
-                self.uncounted += 1
-        elif isinstance(record, AutotuneTable):
-            if len(self.rows) < KEPT:
-                self._last[writer] = len(self.rows)
-                self.rows.append(_row(record, self._waiting.pop(writer, 0)))
-            else:
-                self.uncounted += 1
-        elif isinstance(record, AutotuneTime) and (at := self._last.pop(writer, None)) is not None:
-            self.rows[at] = replace(
-                self.rows[at],
-                seconds=record.seconds,
-                precompiling=record.precompiling,
-                choices=record.choices,
-            )
+        kept: list[Any] = self.rejects if isinstance(record, AutotuneReject) else self._told
+        if len(kept) < KEPT:
+            kept.append(record)
+        else:
+            self.uncounted += 1
+
+    def finish(self) -> None:
+        """Join tables with their cost and with what was dropped before them; entries of a log end out of order."""
+        self.rejects.sort(key=lambda r: r.seq)
+        waiting: dict[tuple[str, int | None], int] = {}  # dropped configurations by input and rank
+        last: dict[tuple[str, int | None], int] = {}  # the last row of each writer, until its time is told
+        for record in sorted([*self._told, *self.rejects], key=lambda r: r.seq):
+            writer = (record.anchor.input, record.origin.rank)
+            if isinstance(record, AutotuneReject):
+                waiting[writer] = waiting.get(writer, 0) + (record.kind != "none")
+            elif isinstance(record, AutotuneTable):
+                last[writer] = len(self.rows)
+                takes = [w for w in waiting if w == writer or (writer[1] is None and w[0] == writer[0])]
+                self.rows.append(_row(record, sum(waiting.pop(w) for w in takes)))
+            elif (at := last.pop(writer, None)) is not None:
+                self.rows[at] = replace(
+                    self.rows[at], seconds=record.seconds, precompiling=record.precompiling, choices=record.choices
+                )
+        self._told.clear()
 
 
 def _row(table: AutotuneTable, rejected: int) -> AutotuneRow:

@@ -42,7 +42,7 @@ class Fallbacks(Table[FallbackRow]):
         **COMMON,
         "op": "operator without torch.ops and .default; empty where the log is cut",
         "vias": "(kernel, implicit, shim or missing; how often)",
-        "count": "how often it is named",
+        "count": "how many graphs name it (an implicit fallback is told twice: as such and as a kernel)",
         "ranks": "ranks that name it",
         "compile_ids": "compilations that name it",
     }
@@ -68,7 +68,7 @@ class Fallbacks(Table[FallbackRow]):
         self.rows[at] = replace(
             row,
             vias=tuple(vias.items()),
-            count=row.count + 1,
+            count=max(vias.values()),
             ranks=row.ranks if rank is None or rank in row.ranks else tuple(sorted((*row.ranks, rank))),
             compile_ids=row.compile_ids
             if not cid or cid in row.compile_ids or len(row.compile_ids) >= 50

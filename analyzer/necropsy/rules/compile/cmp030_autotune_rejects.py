@@ -101,12 +101,14 @@ def check(autotune: Autotune, exceptions: Exceptions, activity: Activity) -> Ite
             tables.setdefault(table.attempt, []).append(table.seq)
     last = {attempt: seqs[-1] for attempt, seqs in tables.items()}
     told: set[int] = set()
+    ended: set[int] = set()  # attempts whose end is told by an exception
     for reject in autotune.rejects:
         row = exceptions.said(reject)
         if row is not None and row.seq in told:  # each exception of a chain says it
             continue
         if row is not None and row.kind != "logged" and last.get(reject.attempt, -1) < reject.seq:
             told.add(row.seq)
+            ended.add(reject.attempt)
             yield _ended(reject, row)
         elif row is not None:  # the traceback of a dropped one is part of its message
             told.add(row.seq)
@@ -117,6 +119,8 @@ def check(autotune: Autotune, exceptions: Exceptions, activity: Activity) -> Ite
         else:
             dropped.setdefault(reject.attempt, []).append(reject)
     for attempt, rejects in dropped.items():
+        if attempt in ended and attempt not in tables:
+            continue
         first, final = rejects[0], rejects[-1]
         number = f"{len(rejects)} configuration{'s' if len(rejects) > 1 else ''}"
         facts = {**_facts(rejects), "tables of timings": len(tables.get(attempt, []))}
