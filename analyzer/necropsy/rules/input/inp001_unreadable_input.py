@@ -1,12 +1,13 @@
 """An input could not be read, or is damaged
 
 What it means
-    A path does not exist or may not be read, or a compressed file is damaged. What it held
-    is missing from this report.
+    A path does not exist or may not be read, a compressed file or flight-recorder dump is
+    damaged, or a pickle asks for more than plain data (code to run) and was refused. What it
+    held is missing from this report.
 
 Why it happens
     A typing error, a file that another user owns, a copy that broke, two writers in one
-    gzip file.
+    gzip file. A pickle that asks for code was not written by torch.
 
 How to confirm
     `ls -l` and `file` on the path; `gzip -t`, `xz -t`, `zstd -t`.
@@ -19,11 +20,13 @@ Limits
 
 References
     - https://www.rfc-editor.org/rfc/rfc1952
+    - https://docs.python.org/3/library/pickle.html#restricting-globals
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from necropsy_parsers.records import Anchor
 
@@ -31,19 +34,34 @@ from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.finding import Finding, Fix, Role, Severity
 from necropsy.rule import rule
 
+_COPY: Final = Fix("Check the path and its permissions, or copy the file again", "investigate")
+_DUMP: Final = Fix("Copy the dump again from the machine that wrote it", "investigate")
+_STRANGE: Final = Fix(
+    "Do not unpickle it with other tools before you know who wrote it; take torch's own dump of that rank",
+    "investigate",
+)
+_SAYS: Final = {
+    "source/unreadable": ("could not be read", _COPY),
+    "source/corrupt": ("could not be read to its end", _COPY),
+    "flight/damaged": ("is a damaged flight-recorder dump, of which only the beginning was read", _DUMP),
+    "flight/no-dump": ("has keys of a flight-recorder dump, but is none", _DUMP),
+    "pickle/refused": ("is a pickle that asks for more than plain data and was not read", _STRANGE),
+}
+
 
 @rule("INP001", "unreadable-input", Severity.WARNING)
 def check(issues: ReadingIssues) -> Iterator[Finding]:
-    """One finding an input that cannot be read or is damaged."""
+    """One finding an input that cannot be read, is damaged or is refused."""
     for i in issues:
-        if i.kind not in ("source/unreadable", "source/corrupt"):
+        if i.kind not in _SAYS:
             continue
+        what, fix = _SAYS[i.kind]
         detail = f": {i.detail}" if i.detail else ""
         yield Finding(
-            message=f"{i.input} could not be read{' to its end' if i.kind == 'source/corrupt' else ''}{detail}.",
+            message=f"{i.input} {what}{detail}.",
             anchor=i.first or Anchor(i.input, 0, 0, 1),
             severity=Severity.WARNING,
             role=Role.SYMPTOM,
-            fixes=(Fix("Check the path and its permissions, or copy the file again", "investigate"),),
+            fixes=(fix,),
             event=f"{i.kind}@{i.input}",
         )

@@ -1,8 +1,8 @@
 """An input ends too early
 
 What it means
-    A compressed file or archive is cut, or a traceback stops before the line that names its
-    exception. The reason of a failure may be in the part that is missing.
+    A compressed file, an archive or a flight-recorder dump is cut, or a traceback stops before
+    the line that names its exception. The reason of a failure may be in the part that is missing.
 
 Why it happens
     The job was killed while it wrote; the copy was taken while the job ran; a log collector
@@ -24,6 +24,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from necropsy_parsers.records import Anchor
 
@@ -31,22 +32,25 @@ from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.finding import Finding, Fix, Role, Severity
 from necropsy.rule import rule
 
+_SAYS: Final = {
+    "source/truncated": ("ends inside its compressed data: what followed", Severity.WARNING),
+    "text/cut-traceback": ("holds a traceback without its last line: what followed", Severity.NOTE),
+    "flight/cut": ("is a flight-recorder dump that ends too early: the newest entries of that rank", Severity.WARNING),
+}
+
 
 @rule("INP002", "truncated-input", Severity.NOTE)
 def check(issues: ReadingIssues) -> Iterator[Finding]:
     """One finding an input that is cut."""
     for i in issues:
-        if i.kind not in ("source/truncated", "text/cut-traceback"):
+        if i.kind not in _SAYS:
             continue
-        what = (
-            "ends inside its compressed data"
-            if i.kind == "source/truncated"
-            else "holds a traceback without its last line"
-        )
+        what, severity = _SAYS[i.kind]
+        missing = "are missing" if "entries" in what else "is missing"
         yield Finding(
-            message=f"{i.input} {what}: what followed is missing from this report.",
+            message=f"{i.input} {what} {missing} from this report.",
             anchor=i.first or Anchor(i.input, 0, 0, 1),
-            severity=Severity.WARNING if i.kind == "source/truncated" else Severity.NOTE,
+            severity=severity,
             role=Role.SYMPTOM,
             fixes=(Fix("Copy the file again, whole, after the job has ended", "investigate"),),
             event=f"{i.kind}@{i.input}",
