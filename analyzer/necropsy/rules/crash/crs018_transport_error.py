@@ -17,7 +17,8 @@ How to fix
 
 Limits
     If the peer's log is among the inputs, its failure is the root and this its consequence;
-    otherwise the cause is undetermined.
+    otherwise the cause is undetermined. Where every rank complains and no line has a clock, a
+    wait that timed out came first: who notices a closed connection is not the first to end.
 
 References
     - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
@@ -33,6 +34,7 @@ from necropsy_parsers.messages.nccl_error import NcclError
 
 from necropsy.claim import event_of, from_exception, from_incident
 from necropsy.conditions import GARBAGE, PEER_ABSENT, PROCESS_DIED
+from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.nccl_errors import NcclErrors
 from necropsy.evidence.settings import Settings
@@ -133,7 +135,29 @@ def _copies(errors: Sequence[NcclError]) -> tuple[Related, ...]:
     return tuple(Related(e.anchor, label) for e, label in zip(errors[1:4], labels[1:4], strict=True))
 
 
-def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:
+def _first_waits(transport: TransportErrors, exceptions: Exceptions, activity: Activity) -> dict[int, str]:
+    """Attempt -> event of a wait that timed out, where closed connections can only follow from such.
+
+    Whoever notices a closed connection is not the first to end. If every rank seen complains, of a closed
+    connection or of a wait, it was one that waited. Only without clocks: those tell the order themselves.
+    """
+    found: dict[int, str] = {}
+    for attempt in {e.attempt for e in transport}:
+        told = [
+            e for e in transport if e.attempt == attempt and (r := exceptions.said(e)) is not None and not r.handled
+        ]
+        seen = {r.rank for r in activity if r.attempt == attempt}
+        seen |= {e.origin.rank for e in exceptions if e.attempt == attempt and not e.handled}
+        waited = [e for e in told if e.kind == "timeout"]
+        closed = {e.origin.rank for e in told if e.kind == "closed"} - {e.origin.rank for e in waited}
+        whole = None not in {e.origin.rank for e in told} and seen - {None} <= {e.origin.rank for e in told}
+        if waited and closed and whole and not any(e.origin.time for e in told):
+            first = min(waited, key=lambda e: e.seq)
+            found[attempt] = f"gloo-wait@{first.anchor.input}:{first.seq}"
+    return found
+
+
+def _gloo(error: TransportError, exceptions: Exceptions, follows: str) -> Finding | None:
     row = exceptions.said(error)
     if row is None or error.kind != "closed":
         return None
@@ -146,12 +170,18 @@ def _gloo(error: TransportError, exceptions: Exceptions) -> Finding | None:
         confidence=Confidence.POSSIBLE,
         fixes=_peer_fixes(elsewhere),
         shows=frozenset({PROCESS_DIED, PEER_ABSENT}),
+        follows=follows,
     )
 
 
 @rule("CRS018", "transport-error", Severity.FATAL, aliases=("X18", "nccl-error"))
 def check(
-    errors: NcclErrors, transport: TransportErrors, exceptions: Exceptions, settings: Settings, groups: WorkerGroups
+    errors: NcclErrors,
+    transport: TransportErrors,
+    exceptions: Exceptions,
+    activity: Activity,
+    settings: Settings,
+    groups: WorkerGroups,
 ) -> Iterator[Finding]:
     """One finding a kind and attempt for NCCL, one an exception for gloo."""
     duplicate = {e.attempt for e in errors if e.kind == "duplicate-gpu"}
@@ -161,6 +191,7 @@ def check(
             if found:
                 follows = f"duplicate-gpu@{attempt}" if kind == "usage" and attempt in duplicate else ""
                 yield _nccl(kind, found, exceptions, follows, ending(settings, groups))
+    waits = _first_waits(transport, exceptions, activity)
     for error in transport:
-        if (finding := _gloo(error, exceptions)) is not None:
+        if (finding := _gloo(error, exceptions, waits.get(error.attempt, ""))) is not None:
             yield finding
