@@ -46,17 +46,31 @@ _CONTINUES: Final = re.compile(
     r"|Last error:|Exception raised from|frame #\d+|C\+\+ CapturedTraceback|The above|Original Traceback|-- Process"
     r'|"""|While executing|GraphModule|Explanation:|Hint:|Developer debug|For more details|Parameter(?:s| indices)'
     r"|Duplicate GPU|size mismatch for|Missing key|Unexpected key|making sure|If you already|In addition|\{|\}|\]|\)"
+    r"|User [Ss]tack|Found from ?:|Caused by: |For extended logs|For more information, run|If you suspect the guard"
+    r"|ATTENTION: guard_size|Potential framework code culprit|consider using data-dependent"
+    r"|For more debugging help|For C\+\+ stack|Command:$|Output:$|Name=\w+$|OpenMP support not found"
 )
+# Headings of the user's stack inside a message: Dynamo's, symbolic shapes', Inductor's (torch 2.11 and later).
+_USER_STACK: Final = re.compile(r"from user code:|User [Ss]tack(?: \(most recent call last\))?:|Found from ?:")
+# What compilers, linkers and assemblers write behind a blank line; Inductor quotes their output in its exception.
+_COMPILER_SAYS: Final = re.compile(
+    r"\S*\.(?:cpp|cc|cu|cuh|h|hpp|c|o|obj|so|lib|exp|pyd|dll)\b"
+    r"|\S*(?:g\+\+|clang|\bcl|\bld|collect2|cc1plus|nvcc|ptxas|c\+\+|link|LINK|icx)[\w.-]*\s?: "
+    r"|In file|compilation terminated|\d+ (?:errors?|warnings?) |Microsoft|Copyright|Generating|Creating library"
+    r"|\([1-9]\) "
+)
+_SUBPROCESS: Final = re.compile(r"An exception occurred in a subprocess:$|^Name=[\w<>]+$")
 # What ends a message: the next thing that a shell, launcher or logger says.
 _ENDS: Final = re.compile(
     r"exit(?: code)? ?\d|wandb:|srun:|slurmstepd|terminate called|Killed$|Aborted|Segmentation fault"
     r"|real\t|make: |\$ |\+ "
-    r"|Epoch"
+    r"|Epoch|AUTOTUNE \w"
 )
 # A line without a traceback is an exception only with one of these endings: `FutureWarning: ...` is none.
-_BARE: Final = re.compile(r"(?:Error|Exception|Unsupported|Interrupt)\d*(?:\(\w+\))?$")
+_BARE: Final = re.compile(r"(?:Error|Exception|Unsupported|Interrupt|CompilerFailed)\d*(?:\(\w+\))?$")
 _WARNING: Final = re.compile(r"\S[^:]*:\d+: \w*Warning: ")
 MAX_MESSAGE: Final = 80  # lines of one message
+MAX_OUTPUT: Final = 300  # lines of one that quotes a compiler
 MAX_FOREIGN: Final = 12  # foreign lines tolerated between the lines of one traceback
 MAX_FRAMES: Final = 2000
 
@@ -265,13 +279,13 @@ class TracebackReader:
         stripped = text.strip()
         if not stripped:
             self._blank += 1
-            return self._blank <= 3
+            return self._blank <= (6 if self._quotes_compiler() else 3)
         if stripped in (_CAUSE, _CONTEXT):
             self._pending_relation = "cause" if stripped == _CAUSE else "context"
             return True
         if HEADER in text:
             return self._next_traceback(text)
-        if self._pending_relation or self._blank > 3:
+        if self._pending_relation or (self._blank > 3 and not self._quotes_compiler()):
             return False
         if (m := _GROUP_RULE.match(text)) is not None:
             if m["index"]:
@@ -286,7 +300,7 @@ class TracebackReader:
         if self._pending_relation:
             self._push(self._pending_relation, text)
             self._pending_relation = ""
-        elif text.startswith("Original Traceback") or (self.chain[-1].detail and self._carries()):
+        elif text.startswith("Original Traceback") or self._carries():
             self._push("original", text)
         else:
             return False
@@ -295,12 +309,14 @@ class TracebackReader:
 
     def _carries(self) -> bool:
         """Whether the message so far announces a traceback from elsewhere."""
-        last = next((d for d in reversed(self.chain[-1].detail) if d.strip()), "")
-        return last.strip() == '"""' or "terminated with the following error" in last
+        exc = self.chain[-1]
+        last = next((d.strip() for d in reversed(exc.detail) if d.strip()), exc.message)
+        # Inductor's compile workers: the kernel's name stands between since torch 2.8.
+        return last == '"""' or "terminated with the following error" in last or _SUBPROCESS.search(last) is not None
 
     def _frame_in_message(self, text: str) -> bool:
         exc = self.chain[-1]
-        if any(d.strip() == "from user code:" for d in exc.detail[-3:]) or self._user:
+        if any(_USER_STACK.fullmatch(d.strip()) for d in exc.detail[-3:]) or self._user:
             self._user = True
             return self._frame(text)
         if exc.frames or exc.detail:  # Ray: the remote stack follows the message without a header
@@ -311,16 +327,22 @@ class TracebackReader:
         if self._user and text[0] in " \t":
             self._code(exc, text.strip())
             return True
-        known = _CONTINUES.match(text.lstrip())
+        known = _CONTINUES.match(text.lstrip()) or (self._quotes_compiler() and _COMPILER_SAYS.match(text))
         if _ENDS.match(text) or reports_step(text) or (not known and self._blank and text[0] not in " \t|"):
             return False
-        if not known and text[0] not in " \t" and self._looks_new(text):
+        announced = not exc.detail and exc.message.endswith(" raised:")  # Dynamo: the backend's error is the next line
+        if not known and text[0] not in " \t" and not announced and self._looks_new(text):
             return False
         if self._user and text.startswith("Set TORCH"):
             self._user = False
         exc.detail += [""] * self._blank + [text]
         self._blank = 0
-        return len(exc.detail) <= MAX_MESSAGE
+        return len(exc.detail) <= (MAX_OUTPUT if self._quotes_compiler() else MAX_MESSAGE)
+
+    def _quotes_compiler(self) -> bool:
+        """Whether the message is Inductor's `C++ compile error` with the compiler's output."""
+        exc = self.chain[-1]
+        return exc.message.endswith("C++ compile error") or any(d.endswith("C++ compile error") for d in exc.detail[:2])
 
     @staticmethod
     def _looks_new(text: str) -> bool:

@@ -7,7 +7,8 @@ What it means
 Why it happens
     A graph break inside a `for` or `while` loop, a `try` block or a context manager cannot be
     resumed from; the compiler failed and `suppress_errors` hid it; a `TorchDispatchMode`
-    (a FLOP counter, a profiler's mode) was active during the call.
+    (a FLOP counter, a profiler's mode) was active during the call. CMP011 tells why the compiler
+    failed, where the log says it.
 
 How to confirm
     `TORCH_LOGS=graph_breaks` (since torch 2.11), or `TORCH_LOGS=dynamo` before, where the skip is
@@ -35,6 +36,7 @@ from typing import Final
 from necropsy_parsers.messages.frame_skipped import FrameSkip
 
 from necropsy.claim import from_record, one_line
+from necropsy.evidence.compile_failures import CompileFailures
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Fact, Finding, Fix, Place, Severity
@@ -58,10 +60,10 @@ MODE: Final = Fix("Leave the dispatch mode (FLOP counter, debug mode) while the 
 
 
 @rule("CMP023", "frame-skipped", Severity.ERROR)
-def check(breaks: GraphBreaks, skips: FrameSkips) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, failures: CompileFailures) -> Iterator[Finding]:
     """One finding a cause: the break that made Dynamo give a function up, or the function itself."""
-    told: set[int] = set()
-    named: set[tuple[str, str]] = set()
+    told: set[int] = {f.seq for f in failures}  # CMP011 says why they failed
+    named: set[tuple[str, str]] = {(f.frame.file, plain_function(f.frame.function)) for f in failures if f.frame}
     for incident in breaks.incidents:
         if incident.cause == LIMIT or not gives_up(incident, skips.rows):
             continue
