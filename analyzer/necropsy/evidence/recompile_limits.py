@@ -31,6 +31,7 @@ class RecompileLimits(Table[RecompileLimit]):
         "line": "the line at which it begins",
         "compile_id": "id of the compilation that was refused",
         "reason": "the guard that failed last",
+        "wording": '"2.1" if it is that of torch 2.1, otherwise ""',
     }
 
     def __init__(self) -> None:

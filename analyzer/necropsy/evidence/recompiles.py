@@ -68,7 +68,7 @@ class Recompiles(Table[RecompileRow]):
         "failure": "the guard with its line of code and user stack",
         "versions": "compiled versions that did not fit",
         "refused": 'the setting that forbids it: error_on_recompile, fail_on_recompile or ""',
-        "wording": '"tuple" of torch 2.1, otherwise ""',
+        "wording": '"2.1" if it is that of torch 2.1, otherwise ""',
     }
 
     def __init__(self) -> None:

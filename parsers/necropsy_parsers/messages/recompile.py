@@ -60,7 +60,7 @@ class Recompile(Record):
 
     `entries` are the failed guards of the compiled versions so far (the version used last first, eight at most);
     `versions` is how many were listed. `compile_id` is that of the new compilation. `refused` names the setting
-    that forbids it: error_on_recompile, fail_on_recompile.
+    that forbids it: error_on_recompile, fail_on_recompile. `wording` is "2.1" where it is that release's.
     """
 
     function: str
@@ -88,11 +88,11 @@ def read(message: Message) -> Iterator[Recompile]:
 def _recompile(message: Message, head: re.Match[str] | None, text: str) -> Recompile:
     told = _REASONS.search(text)
     body = text[told.end() :] if told else ""
-    wording = "tuple" if text.find("('") == 0 or "\\n" in body else ""
+    wording = ""
     if told and "(s)" not in told[0]:  # torch 2.1 prints a tuple on one line
-        body, wording = _TUPLE_END.sub("", body.strip()).replace("\\'", "'").replace("\\n", "\n"), "tuple"
+        body, wording = _TUPLE_END.sub("", body.strip()).replace("\\'", "'").replace("\\n", "\n"), "2.1"
     elif "REPORT_GUARD_FAILURES" in text:
-        wording = "tuple"
+        wording = "2.1"
     entries, versions = failures(body.split("\n"))
     refused = ""
     if message.exception is not None:

@@ -44,13 +44,16 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
     "   function: 'forward' (/home/trainer/head.py:131)": {"function": "forward", "line": 131, "form": "function"},
 }
-_HIT: Final = re.compile(r"torch\._dynamo hit config\.(?P<option>\w+) \((?P<limit>\d+)\)")
+_HIT: Final = re.compile(
+    r"(?:^|[\]:])[ \t]*torch\._dynamo hit config\.(?P<option>\w+) \((?P<limit>\d+)\)", re.MULTILINE
+)
 _FUNCTION: Final = re.compile(r"^ *function: '(?P<function>[^'\n]+)' \((?P<file>[^\n]+):(?P<line>\d+)\)", re.MULTILINE)
 _REASON: Final = re.compile(
     r"(?:last reason|reasons):(?:\s*reasons:)?[ \t]*(?P<reason>.*?)"
     r"(?=\n\s*[Tt]o (?:log all recompilation|diagnose recompilation)|\Z)",
     re.DOTALL,
 )
+_NO_GUARD: Final = frozenset({"unknown", "condition", "bool"})
 _ENDS: Final = re.compile(
     r"(?:FailOnRecompileLimitHit|FailOnCacheLimitHit)|Dynamo (?:re)?(?:compile|cache) limit exceeded"
     r"|(?P<option>(?:accumulated_)?(?:cache_size|recompile)_limit) reached"
@@ -66,7 +69,8 @@ class RecompileLimit(Record):
     """The limit was hit.
 
     `form`: warning; function (the middle line of a torn warning, no claim by itself); exception (the run may not go
-    on eagerly). `option` is the setting's name as printed, `limit` its value, `reason` the guard that failed last.
+    on eagerly). `option` is the setting's name as printed, `limit` its value, `reason` the guard that failed last;
+    `wording` is "2.1" where it is that release's.
     """
 
     form: str
@@ -77,6 +81,7 @@ class RecompileLimit(Record):
     line: int | None
     compile_id: str
     reason: GuardFailure | None
+    wording: str
 
 
 def read(message: Message) -> Iterator[RecompileLimit]:
@@ -95,7 +100,10 @@ def read(message: Message) -> Iterator[RecompileLimit]:
             end = hits[i + 1].start() if i + 1 < len(hits) else len(text)
             yield _limit(message, "warning", hit["option"], hit, text[hit.start() : end])
     elif "last reason: " in text:
-        yield _limit(message, "warning", "", None, text)
+        torn = _limit(message, "warning", "", None, text)
+        guard = torn.reason.guard.kind if torn.reason is not None else "unknown"
+        if message.origin.compile_id or guard not in _NO_GUARD:  # others have last reasons, too
+            yield torn
     elif _FUNCTION.match(text) is not None and "\n" not in text.strip():
         yield _limit(message, "function", "", None, text)
 
@@ -112,5 +120,6 @@ def _limit(message: Message, form: str, option: str, value: re.Match[str] | None
         int(named["line"]) if named else None,
         message.origin.compile_id,
         failure(reason["reason"]) if reason and form == "warning" else None,
+        "2.1" if "REPORT_GUARD_FAILURES" in text or (reason and reason[0].startswith("reasons")) else "",
         **message.common,
     )

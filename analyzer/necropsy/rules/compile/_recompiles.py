@@ -38,7 +38,7 @@ def versions(stories: Iterable[Story], settings: Iterable[Setting]) -> tuple[Ver
                 high = min(high, (2, 6))
             elif isinstance(row, RecompileLimit) and "recompile_limit" in row.option:
                 low = max(low, (2, 7))
-            if isinstance(row, RecompileRow) and row.wording == "tuple":
+            if row.wording == "2.1":
                 high = min(high, (2, 1))
             if failure is None:
                 continue
@@ -317,7 +317,10 @@ def changes(place: Place, attribute: str) -> bool:
 
 
 def _number(kind: str, name: str, known: tuple[Version, Version]) -> tuple[Fix, ...]:
-    tensor = Fix(f"Pass it as a tensor: `torch.tensor({name})`, created once and filled in place", "code")
+    if "__defaults__" in name or "__closure__" in name:
+        return (Fix("Create the function once, outside the loop, and pass what changes as a tensor", "code"),)
+    made = f": `torch.tensor({name})`" if _ARGUMENT.match(name) else ""
+    tensor = Fix(f"Pass it as a tensor{made}, created once and filled in place", "code")
     if kind == "float" and known[1] <= (2, 5):
         return (tensor,)  # floats are always specialised there
     since = " (floats since torch 2.6)" if kind == "float" and known[0] < (2, 6) else ""
