@@ -25,6 +25,7 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "autotune"
 TITLE: Final = "Autotuning of templates"
@@ -39,6 +40,7 @@ TRIGGERS: Final = (
     b"No choices to select",
     b"All autotuning benchmarks failed",
 )
+READS: Final = (Reads("", "2.1", "AUTOTUNE tables on stderr, seconds, dropped configurations"),)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "AUTOTUNE mm(64x32, 32x16)\n  triton_mm_3 0.0745 ms 100.0% ACC_TYPE='tl.float32'\n  mm 0.0812 ms 91.7%": {
         "op": "mm", "shapes": ("64x32", "32x16"), "rows": (("triton_mm_3", 0.0745), ("mm", 0.0812)),

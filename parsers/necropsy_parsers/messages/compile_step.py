@@ -1,6 +1,5 @@
 """Steps of a compilation: what torch's compiler took up, when, and with what end.
 
-torchdynamo start compiling forward /home/trainer/vit/train.py:63, stack (elided 5 frames):   (torch 2.3 and later)
 Step 1: torchdynamo start tracing forward /home/trainer/vit/train.py:63
 Step 2: calling compiler function inductor
 Step 2: done compiler function inductor
@@ -14,7 +13,8 @@ Function                       Runtimes (s)
 -----------------------------  --------------
 _compile.compile_inner         4.322
 
-`TORCH_LOGS=dynamo` prints them at INFO, all releases since 2.1; the last two stand at the end of each process.
+`TORCH_LOGS=dynamo` prints them at INFO, all releases since 2.1 (DEBUG adds "torchdynamo start compiling", which tells
+nothing more); the last two stand at the end of each process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from necropsy_parsers.torch_artifacts import Reads
 NAME: Final = "compile_step"
 TITLE: Final = "Steps of compilations"
 TRIGGERS: Final = (
-    b"torchdynamo start ",
+    b"torchdynamo start tracing",
     b"calling compiler function",
     b"done compiler function",
     b"done compiling ",
@@ -47,9 +47,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Step 1: torchdynamo start tracing forward /home/trainer/vit/train.py:63": {"step": "trace", "function": "forward"},
     "Step 2: calling compiler function inductor": {"step": "backend", "backend": "inductor"},
 }
-_START: Final = re.compile(
-    r"torchdynamo start (?P<step>compiling|tracing) (?P<function>\S+) (?P<file>[^\n]+?):(?P<line>\d+)(?=,|\n|$)"
-)
+_START: Final = re.compile(r"torchdynamo start tracing (?P<function>\S+) (?P<file>[^\n]+?):(?P<line>\d+)(?=,|\n|$)")
 _BACKEND: Final = re.compile(r"(?P<step>calling|done) compiler function (?P<backend>[^\n]+)")
 _GRAPH: Final = re.compile(r"done compiling (?P<way>FORWARDS|BACKWARDS|INFERENCE) graph (?P<graph>\d+)")
 _FRAME: Final = re.compile(r"^\s*\* (?P<function>\S+) (?P<file>.+):(?P<line>\d+)\s*$", re.M)
@@ -62,9 +60,9 @@ _TOTAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CompileStep(Record):
-    """One step. `step`: start, trace, backend, backend done, graph done, restart, attempted, metrics.
+    """One step. `step`: trace, backend, backend done, graph done, restart, attempted, metrics.
 
-    `function`, `file` and `line` name the frame (of a `trace` and a `start`), `backend` the compiler function,
+    `function`, `file` and `line` name the frame (of a `trace`), `backend` the compiler function,
     `frames` how many frames Dynamo tried in this process (`attempted`), `seconds` what all compilations of this
     process took together (`metrics`; 0 where the table is empty).
     """
@@ -84,8 +82,7 @@ def read(message: Message) -> Iterator[CompileStep]:
         return
     text, common = message.text, message.common
     for m in _START.finditer(text):
-        step = "start" if m["step"] == "compiling" else "trace"
-        yield CompileStep(message.anchor, step, m["function"], m["file"], int(m["line"]), **common)
+        yield CompileStep(message.anchor, "trace", m["function"], m["file"], int(m["line"]), **common)
     for m in _BACKEND.finditer(text):
         step = "backend" if m["step"] == "calling" else "backend done"
         yield CompileStep(message.anchor, step, backend=m["backend"].strip(), **common)

@@ -24,6 +24,7 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "cudagraph"
 TITLE: Final = "CUDA graphs skipped, split, recorded anew, and outputs overwritten"
@@ -37,6 +38,11 @@ TRIGGERS: Final = (
     b"Unable to hit fast path of CUDAGraphs",
     b"Re-recording function=",
     b"tensor output of CUDAGraphs",
+)
+READS: Final = (
+    Reads("perf_hints", "2.1", "why CUDA graphs are skipped, with the user's line since 2.3", until="2.10"),
+    Reads("cudagraphs", "2.11", "the same; partitions, re-recordings"),
+    Reads("", "2.1", "pending backwards, overwritten outputs (exception), distinct sizes"),
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "skipping cudagraphs due to skipping cudagraphs due to cpu device (arg3_1)": {

@@ -28,6 +28,7 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "frame_skipped"
 TITLE: Final = "Functions that torch.compile left uncompiled"
@@ -39,6 +40,10 @@ TRIGGERS: Final = (
     b"(reason: non-infra torch dispatch mode",
     b"(reason: an error was suppressed",
     b"(reason: compilation failed with a custom",
+)
+READS: Final = (
+    Reads("", "2.1", "frames skipped for a break in a loop, `WON'T CONVERT`, dispatch modes"),
+    Reads("graph_breaks", "2.10", "frames skipped behind a break"),
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "skipping: forward (reason: non-infra torch dispatch mode present, this is not supported today in torch.compile, "

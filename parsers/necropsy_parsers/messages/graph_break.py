@@ -31,6 +31,7 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "graph_break"
 TITLE: Final = "Graph breaks of torch.compile"
@@ -48,6 +49,16 @@ TRIGGERS: Final = (
     b"fake_tensor.DataDependentOutputException",
     b"fake_tensor.DynamicOutputShapeException",
     b"symbolic_shapes.GuardOnDataDependentSymNode",
+)
+READS: Final = (
+    Reads("graph_breaks", "2.1", "reason and stack"),
+    Reads(
+        "graph_breaks",
+        "2.6",
+        "place; kind, explanation, hints and context (2.7), page (2.9), frame skipped (2.10), second break (2.11)",
+    ),
+    Reads("", "2.3", "the notice about `Tensor.item()`; texts of Dynamo's warnings"),
+    Reads("", "2.1", "exceptions: `Unsupported`, `UserError`, data-dependent and dynamic-shape operators"),
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Graph break in user code at /home/trainer/vit.py:67": {

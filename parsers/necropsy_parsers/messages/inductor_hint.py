@@ -24,6 +24,7 @@ from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Record
+from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "inductor_hint"
 TITLE: Final = "Inductor's hints on performance and its fallbacks"
@@ -43,6 +44,10 @@ TRIGGERS: Final = (
     b"Online softmax is disabled on the fly",
     b"does not support code generation for complex",
     b"using ATen backend as fallback",
+)
+READS: Final = (
+    Reads("perf_hints", "2.1", "fallback kernels, tilings, paddings, reductions"),
+    Reads("", "2.1", "implicit fallbacks, TF32, too few SMs, online softmax, complex operators"),
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Using FallbackKernel: torch.ops.aten.convolution_backward.default": {

@@ -27,14 +27,14 @@ READS: Final = (
     Reads("fusion", "2.2", "refusals with reason, pairs fused, graphs; stacks where candidates are listed"),
 )
 
-_MARK: Final = re.compile(rb"__fusion(?:\]|: \[\w+\]) ?")
-_REFUSED: Final = re.compile(rb"cannot fuse (\S+) with (\S+): (.+)")
-_ROUND: Final = re.compile(rb"===== attempting fusion \((\d+)/")
+_LINE: Final = re.compile(
+    rb"__fusion(?:\]|: \[\w+\]) (?:cannot fuse (?P<first>\S+) with (?P<second>\S+): (?P<reason>[^\n]+)"
+    rb"|(?P<fused>fusing )|===== attempting fusion \((?P<round>\d+)/)"
+)
 _HEAD: Final = re.compile(
     rb"(?:.*?\[rank(?P<rank>\d+)\]:)?.*?(?:[VIWEC]\d{4} \S+ +(?P<pid>\d+) \S+\]|\[[\d :,-]+\])"
     rb"(?: \[(?P<cid>[\d/_!-]+)\])?"
 )
-_NODE: Final = re.compile(rb" *(?:\w+)\(name='(\w+)'\)")
 _FRAME: Final = re.compile(
     rb"File \\*\"(?P<file>[^\"\\]+)\\*\", line (?P<line>\d+), in (?P<function>[\w<>]+)"
     rb"\\*['\"], \\*['\"] *(?P<text>[^\n]{0,200}?)\\*['\"], "
@@ -47,7 +47,6 @@ _TRIVIAL: Final = re.compile(
 )
 _NUMBERS: Final = re.compile(r"(?<![a-zA-Z])\d+|\((?=[\d(s])(?:[^()]|\([^()]*\))*\)(?:, )?")  # of sizes
 MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further ones are only counted by reason
-MAX_NODES: Final = 50_000  # nodes of the graphs that are being scheduled
 MAX_FRAMES: Final = 8  # innermost frames kept of a node's stack
 
 Stack = tuple[Frame, ...]  # outermost first
@@ -93,42 +92,34 @@ class _Pair:
     count: int = 0
     ranks: set[int] = field(default_factory=set)
     compile_ids: set[str] = field(default_factory=set)
+    heads: set[bytes] = field(default_factory=set)
 
 
 class Tally:
-    """Counts refusals by reason and pair of lines."""
+    """Counts refusals by reason and pair of lines.
+
+    Of most lines only the reason is looked at. The node's stacks are searched for when a pair is told: the list of
+    candidates stands before it, in this chunk or in the one before.
+    """
 
     def __init__(self, name: str, first_seq: int) -> None:
         self._name = name
         self._seq = first_seq
-        self._heads: dict[bytes, Origin] = {}
-        self._nodes: dict[tuple[int | None, int | None, str], dict[bytes, Stack]] = {}
+        self._reasons: dict[bytes, tuple[str, bool]] = {}
         self._pairs: dict[tuple[str, Stack, Stack], _Pair] = {}
+        self._before = b""
         self._graphs = self._fused = self._refused = 0
-        self._start = (0, 0)
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count the lines of a chunk."""
-        counted, at = line, 0
-        for mark in _MARK.finditer(chunk):
-            position = mark.end()
-            if chunk.startswith(b"cannot fuse ", position):
-                end = chunk.find(b"\n", position)
-                end = len(chunk) if end < 0 else end
-                begin = chunk.rfind(b"\n", 0, position) + 1
-                if (m := _REFUSED.match(chunk, position, end)) is not None:
-                    counted, at = counted + chunk.count(b"\n", at, begin), begin
-                    anchor = Anchor(self._name, start + begin, start + end, counted + 1, _quoted(chunk, position, end))
-                    self._refuse(m, self._origin(chunk[begin : mark.start()]), anchor)
-            elif chunk.startswith(b"fusing ", position):
+        for m in _LINE.finditer(chunk):
+            if m.lastgroup == "reason":
+                self._refuse(chunk, m, start, line)
+            elif m.lastgroup == "fused":
                 self._fused += 1
-            elif (m := _ROUND.match(chunk, position)) is not None:
-                if m[1] == b"1":
-                    self._graphs += 1
-                    begin = chunk.rfind(b"\n", 0, position) + 1
-                    self._nodes.pop(_writer(self._origin(chunk[begin : mark.start()])), None)
-            elif (m := _NODE.match(chunk, position, position + 120)) is not None:
-                self._node(m[1], chunk, mark.start(), m.end())
+            elif m["round"] == b"1":
+                self._graphs += 1
+        self._before = chunk
 
     def records(self) -> Iterator[Record]:
         """One record a reason and pair of lines, and a summary."""
@@ -144,75 +135,93 @@ class Tally:
 
     # -- lines ------------------------------------------------------------------
 
-    def _origin(self, head: bytes) -> Origin:
-        """Rank, process and compile id of a head; heads of one millisecond are alike."""
-        found = self._heads.get(head)
-        if found is None:
-            m = _HEAD.match(head)
-            rank, pid, cid = (m["rank"], m["pid"], m["cid"]) if m is not None else (None, None, None)
-            found = Origin(
-                rank=int(rank) if rank else None,
-                pid=int(pid[:18]) if pid else None,
-                compile_id=cid.decode() if cid else "",
-                artifact="fusion",
-            )
-            if len(self._heads) > 10_000:
-                self._heads.clear()
-            self._heads[head] = found
-        return found
-
-    def _node(self, name: bytes, chunk: bytes, mark: int, position: int) -> None:
-        begin = chunk.rfind(b"\n", 0, mark) + 1
-        writer = _writer(self._origin(chunk[begin:mark]))
-        nodes = self._nodes.setdefault(writer, {})
-        if name in nodes or len(nodes) > MAX_NODES:
-            return
-        end = chunk.find(b"\n", position)
-        # The first stack is that of the operation that the node stands for; others belong to what was fused into it.
-        stack = chunk.find(_STACK, position, len(chunk) if end < 0 else end)
-        nodes[name] = () if stack < 0 else _stack(chunk, stack, chunk.find(b"}", stack))
-
-    def _refuse(self, m: re.Match[bytes], origin: Origin, anchor: Anchor) -> None:
+    def _refuse(self, chunk: bytes, m: re.Match[bytes], start: int, line: int) -> None:
         self._refused += 1
-        detail = m[3].decode("utf-8", "replace").strip()
-        reason = _NUMBERS.sub("", detail).strip(" ,.:")
-        trivial = _TRIVIAL.match(reason) is not None
-        nodes = self._nodes.get(_writer(origin), {})
-        first, second = ((), ()) if trivial else (_place(nodes, m[1]), _place(nodes, m[2]))
+        begin = chunk.rfind(b"\n", 0, m.start()) + 1
+        known = self._reasons.get(m["reason"])
+        if known is None:
+            detail = m["reason"].decode("utf-8", "replace").strip()
+            reason = _NUMBERS.sub("", detail).strip(" ,.:")
+            known = (reason, _TRIVIAL.match(reason) is not None)
+            if len(self._reasons) < MAX_PAIRS:
+                self._reasons[m["reason"]] = known
+        reason, trivial = known
+        head = chunk[begin : m.start()]
+        first, second = ((), ()) if trivial else (self._stack(chunk, m, head, n) for n in ("first", "second"))
         key = (reason, first, second)
         if key not in self._pairs and len(self._pairs) >= MAX_PAIRS:
             key = (reason, (), ())
         pair = self._pairs.get(key)
         if pair is None:
-            names = (m[1].decode("utf-8", "replace"), m[2].decode("utf-8", "replace"))
-            pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, origin)
+            quoted = chunk[m.end() - len(m[0]) : m.end()].split(b" ", 1)[1].decode("utf-8", "replace")[:400]
+            number = line + chunk.count(b"\n", 0, begin) + 1
+            anchor = Anchor(self._name, start + begin, start + m.end(), number, quoted)
+            names = (m["first"].decode("utf-8", "replace"), m["second"].decode("utf-8", "replace"))
+            detail = m["reason"].decode("utf-8", "replace").strip()
+            pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, _origin(head))
         pair.count += 1
-        if origin.rank is not None:
-            pair.ranks.add(origin.rank)
-        if origin.compile_id and len(pair.compile_ids) < 100:
-            pair.compile_ids.add(origin.compile_id)
+        if pair.count == 1 or head[:200] not in pair.heads:
+            _writers(pair, head[:200])
+
+    def _stack(self, chunk: bytes, m: re.Match[bytes], head: bytes, side: str) -> Stack:
+        """Stack of a node; of a fused one (`op3_op4`) that of its first member with one."""
+        for name in re.split(rb"_(?=op\d|buf\d)", m[side]):
+            node = b"(name='" + name + b"'), "
+            for text, end in ((chunk, m.start()), (self._before, len(self._before))):
+                position = text.rfind(node, 0, end)
+                while position >= 0 and not _same_writer(text, position, head):
+                    position = text.rfind(node, 0, position)
+                if position >= 0:
+                    if found := _frames(text, position):
+                        return found
+                    break
+        return ()
+
+
+def _same_writer(text: bytes, position: int, head: bytes) -> bool:
+    begin = text.rfind(b"\n", 0, position) + 1
+    mark = text.find(LITERAL, begin, position)
+    return mark >= 0 and _writer(_origin(text[begin:mark])) == _writer(_origin(head))
+
+
+def _writers(pair: _Pair, head: bytes) -> None:
+    """Notes the rank and the compile id of a head; heads of one millisecond are alike."""
+    origin = _origin(head)
+    if len(pair.heads) > 1000:
+        pair.heads.clear()
+    pair.heads.add(head)
+    if origin.rank is not None:
+        pair.ranks.add(origin.rank)
+    if origin.compile_id and len(pair.compile_ids) < 100:
+        pair.compile_ids.add(origin.compile_id)
+
+
+def _origin(head: bytes) -> Origin:
+    """Rank, process and compile id of a head."""
+    m = _HEAD.match(head)
+    rank, pid, cid = (m["rank"], m["pid"], m["cid"]) if m is not None else (None, None, None)
+    return Origin(
+        rank=int(rank[:6]) if rank else None,
+        pid=int(pid[:18]) if pid else None,
+        compile_id=cid.decode() if cid else "",
+        artifact="fusion",
+    )
 
 
 def _writer(origin: Origin) -> tuple[int | None, int | None, str]:
     return (origin.rank, origin.pid, origin.compile_id)
 
 
-def _place(nodes: dict[bytes, Stack], name: bytes) -> Stack:
-    """The line of a node; of a fused one (`op3_op4`) that of its first member with a line."""
-    if nodes.get(name):
-        return nodes[name]
-    found = (nodes.get(part) for part in re.split(rb"_(?=op\d|buf\d)", name))
-    return next((stack for stack in found if stack), ())
-
-
-def _stack(chunk: bytes, begin: int, end: int) -> Stack:
+def _frames(text: bytes, position: int) -> Stack:
+    """The first stack of a node's line: that of the operation itself; others belong to what was fused into it."""
+    end = text.find(b"\n", position)
+    begin = text.find(_STACK, position, len(text) if end < 0 else end)
+    if begin < 0:
+        return ()
+    close = text.find(b"}", begin)
     frames = []
-    for m in _FRAME.finditer(chunk, begin, len(chunk) if end < 0 else end):
-        text = {k: v.decode("utf-8", "replace") for k, v in m.groupdict().items()}
-        source = text["text"].replace("\\'", "'").strip()
-        frames.append(Frame(text["file"], int(text["line"]), text["function"], source))
+    for m in _FRAME.finditer(text, begin, len(text) if close < 0 else close):
+        part = {k: v.decode("utf-8", "replace") for k, v in m.groupdict().items()}
+        source = part["text"].replace("\\'", "'").strip()
+        frames.append(Frame(part["file"], int(part["line"]), part["function"], source))
     return tuple(frames[-MAX_FRAMES:])
-
-
-def _quoted(chunk: bytes, begin: int, end: int) -> str:
-    return chunk[begin : min(end, begin + 400)].decode("utf-8", "replace").strip()

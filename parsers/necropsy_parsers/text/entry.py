@@ -18,13 +18,15 @@ from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Anchor, Origin
 
 MAX_LINES: Final = 600  # a recompile lists one reason a cache entry with its stack: 64 entries of 8 lines
-PATIENCE: Final = 200  # lines of other writers after which nothing more of an entry is expected
 
 
 # Modules whose messages this holds for; launchers (torch/distributed) write one message a line.
 _COMPILER: Final = re.compile(
     r"(?:^|[/\\])torch[/\\](?:_dynamo|_inductor|_functorch|_export|_higher_order_ops|export|fx)[/\\.]"
 )
+
+
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f]")  # colours and progress bars: the long way
 
 
 def of_compiler(origin: Origin) -> bool:
@@ -34,18 +36,39 @@ def of_compiler(origin: Origin) -> bool:
     return bool(origin.compile_id or origin.artifact) or _COMPILER.search(origin.place[0]) is not None
 
 
+def head_of(line: bytes, text: str) -> bytes:
+    """What stands before `text` in a line as it was read, or b"" if the text is not there as it stands."""
+    data = text.encode("utf-8", "replace")
+    return line[: -len(data)] if data and line.endswith(data) else b""
+
+
 @dataclass(slots=True)
 class Entry:
-    """An open entry: its first line's message, where it ends, the line that fed it last, its further lines.
+    """An open entry: its first line's message, where it ends, its writer, the bytes of its head, its further lines.
 
     A `muted` one is passed over: so many alike ones were read that it is only counted.
     """
 
     head: Message
     end: int
-    seen: int
+    writer: int
+    prefix: bytes
     muted: bool = False
+    closed: bool = False
     lines: list[str] = field(default_factory=list)
+
+    def goes_on(self, line: bytes, end: int) -> bool:
+        """Whether a line bears the very head of this entry, and takes it: most lines of a log under `TORCH_LOGS` do."""
+        if (
+            self.closed
+            or not self.prefix
+            or not line.startswith(self.prefix)
+            or len(self.lines) >= MAX_LINES
+            or _CONTROL.search(line) is not None
+        ):
+            return False
+        self.feed(line[len(self.prefix) :].decode("utf-8", "replace"), end)
+        return True
 
     def takes(self, origin: Origin) -> bool:
         """Whether a line with that head goes on with this entry."""
@@ -58,10 +81,10 @@ class Entry:
             and (origin.time is None or mine.time is None or origin.time.text == mine.time.text)
         )
 
-    def feed(self, text: str, end: int, number: int) -> None:
+    def feed(self, text: str, end: int) -> None:
         """One more line."""
         self.lines.append(text)
-        self.end, self.seen = end, number
+        self.end = end
 
     def message(self) -> Message:
         """The whole entry."""

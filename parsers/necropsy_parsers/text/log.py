@@ -15,30 +15,26 @@ from typing import Final
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages import Common, Message, all_messages, kinds_of, read_all
-from necropsy_parsers.records import Anchor, Origin, Record, Stamp
+from necropsy_parsers.records import Anchor, Origin, Record, Stamp, input_number
 from necropsy_parsers.tallies import Tally, all_tallies
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
-from necropsy_parsers.text.entry import PATIENCE, Entry, of_compiler
+from necropsy_parsers.text.entry import Entry, head_of, of_compiler
 from necropsy_parsers.text.naming import NOBODY, Named
 from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is_error
 from necropsy_parsers.text.prefix import Peeled, Peeler
 from necropsy_parsers.text.scan import Gap, RawLine, Scanner
 from necropsy_parsers.text.traceback import HEADER, PythonTraceback
 from necropsy_parsers.text.vote import vote
-from necropsy_parsers.text.writer import Writer, kind_of
+from necropsy_parsers.text.writer import Writer, belongs, kind_of, same_head
 
 # Literals besides the messages' own that make a line worth reading.
 BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit", b"[E] ", b"FAILED")
-MAX_BLOCK: Final = 60  # lines of one message that is no traceback
 LAST_LINES: Final = 24  # lines at the end of a gap that are asked who wrote them
+PATIENCE: Final = 40  # lines of others after which a silent writer's message is over; woven, each has its turn
+TRACE_PATIENCE: Final = 2000  # the same of a traceback: woven ranks take turns
 WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
 SAMPLE_LINES: Final = 400  # of the head, for `vote`
-# Messages that go on in indented lines: warnings quote source, faulthandler and anomaly mode quote stacks.
-_HAS_MORE: Final = re.compile(
-    r"Warning: |most recent call first|what\(\)|terminate called|xception|rror|\[PG |NCCL"
-    r"|ing cudagraph|cudagraph partition|^AUTOTUNE |implicit fallback for:"
-)
 _SHAPE: Final = re.compile(r"0x[0-9a-f]+|\d+")
 FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that are still read one by one
 FOLD_ENTRIES_AFTER: Final = 2000  # the same of entries of torch's log, whose repeats are what is to be counted
@@ -53,8 +49,8 @@ class LogReader:
         self._seq = first_seq
         self._writers: dict[str, Writer] = {}
         # Jobs have thousands of writers, and nobody can ask each of them at every line.
-        self._open: set[int] = set()  # numbers of those that are `open`
-        self._entries: dict[int, Writer] = {}  # those with an open entry, by number, the oldest first
+        self._open: dict[int, int] = {}  # number of those that are `open` -> line last heard of, the oldest first
+        self._entry: Entry | None = None  # the one opened last
         self._heard: dict[int, Writer] = {}  # those that spoke since the last gap, by number
         self._last = ""
         self._watch = 0  # lines up to here are read whatever they hold
@@ -66,7 +62,10 @@ class LogReader:
         self._tallies: dict[str, Tally] = {}
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
-        self._scanner = Scanner(sorted(triggers), name, issues, self._busy)
+        compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
+        self._scanner = Scanner(
+            sorted(triggers | compilers), name, issues, self._busy, compilers, input_number(first_seq)
+        )
 
     @property
     def lines(self) -> int:
@@ -78,12 +77,14 @@ class LogReader:
         for item in self._scanner.scan(self._prepared(chunks)):
             if isinstance(item, Gap):
                 yield from self._gap(item)
-            else:
+            elif (entry := self._entry) is None or not entry.goes_on(item.data, item.end):
                 for piece in pieces(item.data):
                     peeled = self._placed(self._peeler.peel(piece))
                     for text in split_glued(peeled.text):
                         yield from self._line(item, replace(peeled, text=text))
                 yield from self._close_stale(item.number)
+            else:  # a further line under the head of the line before
+                self._open[entry.writer] = item.number
         yield from self._close_all(at_end=True)
         for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
             yield from self._told(record)
@@ -146,7 +147,7 @@ class LogReader:
         """The last line of a gap; before it the last line of each other writer, where lines bear writers."""
         lines = tail.split(b"\n")
         found = {"": self._placed(self._peeler.peel(pieces(lines[-1])[-1]))}
-        if found[""].key:
+        if found[""].key and not of_compiler(found[""].origin):
             for line in reversed(lines[-1 - LAST_LINES : -1]):
                 peeled = self._placed(self._peeler.peel(pieces(line)[-1]))
                 if peeled.key not in (found[""].key, *found) and peeled.text.strip():
@@ -154,7 +155,8 @@ class LogReader:
         return [*(p for key, p in found.items() if key), found[""]]
 
     def _line(self, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
-        self._attempts.see(peeled.text)
+        if not of_compiler(peeled.origin):
+            self._attempts.see(peeled.text)
         key = self._writer_key(peeled)
         writer = self._writers.get(key)
         if writer is None:
@@ -162,34 +164,38 @@ class LogReader:
         self._last = key
         self._heard[writer.number] = writer
         yield from self._said(writer, raw, peeled, key)
-        (self._open.add if writer.open else self._open.discard)(writer.number)
+        self._open.pop(writer.number, None)
+        if writer.open:
+            self._open[writer.number] = raw.number
 
     def _said(self, writer: Writer, raw: RawLine, peeled: Peeled, key: str) -> Iterator[Record]:
         """A line of a writer: it goes on with what is open, or begins something."""
         text = peeled.text
         if writer.entry is not None:
             if peeled.headed and writer.entry.takes(peeled.origin):
-                writer.entry.feed(text, raw.end, raw.number)
+                writer.entry.feed(text, raw.end)
                 return
             yield from self._finish_entry(writer)
         writer.trace.at = (raw.number, raw.start, raw.end)
         if writer.trace.open:
             writer.all_headed = writer.all_headed and (peeled.headed or not text.strip())
-            ends = peeled.headed and not writer.trace.waiting and not writer.all_headed
+            ends = peeled.headed and not writer.trace.waiting and not (writer.all_headed and same_head(writer, peeled))
             if not ends and writer.trace.feed(text):
                 writer.trace_end, writer.trace_lines = raw.end, writer.trace_lines + 1
                 return
             yield from self._finish_trace(writer)
         continues = not peeled.headed or (writer.block_headed and text[:1] in " \t")
-        if writer.block is not None and continues and self._belongs(writer.block, text):
+        if writer.block is not None and continues and belongs(writer.block, text):
             self._extend(writer, text, raw.end)
             return
-        if raw.hit and (begun := writer.trace.begin(text)):
+        # What the compiler quotes of programs holds any word: under its heads only its own messages count.
+        own = peeled.headed and of_compiler(peeled.origin)
+        if raw.hit and (not own or HEADER in text) and (begun := writer.trace.begin(text)):
             yield from self._finish_block(writer)
             self._open_trace(writer, raw, peeled, begun)
             return
         yield from self._finish_block(writer)
-        if raw.hit and kinds_of(text):
+        if raw.hit and any(kind.reads or not own for kind in kinds_of(text)):
             yield from self._finish_run(writer)
             yield from self._open_block(writer, raw, peeled)
         else:
@@ -205,7 +211,7 @@ class LogReader:
         plain = self._writers.get("")
         if plain is not None and plain.trace.open:
             return ""
-        goes_on = last.trace.open or (last.block is not None and self._belongs(last.block, text))
+        goes_on = last.trace.open or (last.block is not None and belongs(last.block, text))
         return self._last if goes_on else ""
 
     # -- messages ---------------------------------------------------------------
@@ -216,8 +222,7 @@ class LogReader:
             muted = self._folded(peeled.origin, peeled.text[:200], FOLD_ENTRIES_AFTER)
             seq, attempt = raw.start + self._seq, self._attempts.current
             head = Message(peeled.text, anchor, peeled.origin, seq, attempt, headed=True)
-            writer.entry = Entry(head, raw.end, raw.number, muted)
-            self._entries[writer.number] = writer
+            writer.entry = self._entry = Entry(head, raw.end, writer.number, head_of(raw.data, peeled.text), muted)
             return
         if not raw.sampled and self._folded(peeled.origin, peeled.text[:200]):
             return
@@ -230,17 +235,19 @@ class LogReader:
 
     def _finish_entry(self, writer: Writer) -> Iterator[Record]:
         if (entry := writer.entry) is not None:
-            writer.entry = None
-            self._entries.pop(writer.number, None)
+            writer.entry, entry.closed = None, True
             if not entry.muted:
                 yield from self._read(entry.message())
 
     def _close_stale(self, number: int) -> Iterator[Record]:
-        """Ends the oldest entry if its writer has long been silent: an open one makes every line worth reading."""
-        oldest = next(iter(self._entries.values()), None)
-        if oldest is not None and oldest.entry is not None and number - oldest.entry.seen > PATIENCE:
-            yield from self._finish_entry(oldest)
-            (self._open.add if oldest.open else self._open.discard)(oldest.number)
+        """Ends what a writer that has long been silent left open: it makes every line worth reading."""
+        oldest, heard = next(iter(self._open.items()), (0, number))
+        if number - heard <= max(PATIENCE, 4 * len(self._heard)):
+            return
+        writer = self._heard[oldest]
+        if not writer.trace.open or number - heard > TRACE_PATIENCE:
+            del self._open[oldest]
+            yield from self._close(writer)
 
     def _folded(self, origin: Origin, text: str, after: int = FOLD_AFTER) -> bool:
         """Whether so many alike ones of this writer were read that this one is only counted."""
@@ -252,21 +259,6 @@ class LogReader:
             return False
         self.issues.add("text/repeats-folded", self.name, unit="messages")
         return True
-
-    @staticmethod
-    def _belongs(block: Message, text: str) -> bool:
-        if block.text.count("\n") >= MAX_BLOCK:
-            return False
-        if text[:1] in (" ", "\t") and text.strip():
-            return _HAS_MORE.search(block.text) is not None
-        # Messages of C++ origin go on without prefix and indentation (`ncclRemoteError: ...`).
-        if block.text.endswith("\nLast error:"):
-            return bool(text.strip())
-        if text.startswith("#"):
-            return "Stack trace of the failed collective" in block.text
-        if text.startswith(("strides: ", "dtypes: ")):
-            return block.text.startswith("AUTOTUNE ")
-        return text.startswith(("frame #", "ncc", "Last error:", "Exception raised from"))
 
     def _extend(self, writer: Writer, text: str, end: int) -> None:
         b = writer.block

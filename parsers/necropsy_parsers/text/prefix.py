@@ -249,6 +249,7 @@ class Peeler:
     def __init__(self, voted: Iterable[tuple[re.Pattern[str], Update]] = ()) -> None:
         self._voted = tuple(voted)
         self._cached = lru_cache(maxsize=4096)(self._identity)
+        self._glogs: dict[str, tuple[Origin, Origin]] = {}
 
     def peel(self, text: str) -> Peeled:
         """Remove all prefixes of a cleaned line."""
@@ -271,13 +272,22 @@ class Peeler:
             return Peeled(rest[dynamo.end() :], _dynamo(origin, dynamo), keys, True)
         glog = _GLOG_PY.match(rest) or _GLOG_C10.match(rest)
         if glog is not None:
-            origin = _glog(origin, glog)
+            origin = self._read_glog(origin, glog)
             pid = f"glog{origin.pid};" if glog.re is _GLOG_PY else ""
             return Peeled(rest[glog.end() :], origin, keys + pid, True)
         if (kernel := _KLOG.match(rest)) is not None:
             return Peeled(rest[kernel.end() :], replace(origin, source="kernel"), keys + "kernel;", True)
         rest, origin, headed = _peel_head(rest, origin)
         return Peeled(rest, origin, keys, headed)
+
+    def _read_glog(self, origin: Origin, m: re.Match[str]) -> Origin:
+        """Lines of one message of torch's log bear one head: what it tells is read once."""
+        known = self._glogs.get(m[0])
+        if known is None or known[0] != origin:
+            if len(self._glogs) >= 1024:
+                self._glogs.clear()
+            known = self._glogs[m[0]] = (origin, _glog(origin, m))
+        return known[1]
 
     def _step(self, rest: str, *, ranked: bool) -> tuple[int, Update, re.Match[str]] | None:
         first = rest[:1]

@@ -1,6 +1,6 @@
 """Finds the lines worth reading in a stream of text, at the speed of a byte search.
 
-One Aho-Corasick pass a chunk (`ahocorasick_rs`, about 500 MB/s for forty literals,
+One Aho-Corasick pass a chunk (`ahocorasick_rs`, about 500 MB/s however many literals,
 where the alternation of `re` manages 173 and a `find` a literal 56) marks the lines
 that hold a trigger; only those, and the lines after them for as long as somebody has
 a record open, become Python objects. Everything between is counted as a run of plain
@@ -10,18 +10,23 @@ text, so that every byte of an input is accounted for.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from ahocorasick_rs import BytesAhoCorasick
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.text.quoted import counting
 
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
 TAIL: Final = 4096  # bytes kept of a gap's end: its clock, and what quiet ranks said last
 SAMPLED: Final = b"oss"  # loss, Loss: progress lines, of which a sample is enough
 SAMPLES_PER_CHUNK: Final = 2000  # with 4 MiB chunks a log of 2 MB is read whole, 1 GB at some 4% of its cost
+# Inputs of a run that may each take so many; a job has a log a rank, and all of them tell the same losses.
+FULLY_SAMPLED: Final = 16
+SAMPLES_LEAST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +55,41 @@ class Gap:
     tail: bytes = b""
 
 
+@lru_cache(maxsize=4)
+def _automaton(triggers: tuple[bytes, ...]) -> BytesAhoCorasick:
+    """The search for `SAMPLED` (number 0) and all triggers, made once for all inputs of a run.
+
+    Above a hundred literals the library prefers an automaton that is smaller than this one and half as fast.
+    """
+    return BytesAhoCorasick([SAMPLED, *triggers], implementation=Implementation.DFA)
+
+
 class Scanner:
     """Yields `RawLine` and `Gap`, in order, covering every byte of the text once.
 
     The end of a line longer than a chunk comes as a gap.
 
     `busy` is asked before a line without a trigger is passed over: while it says yes
-    (a traceback is open), lines keep coming.
+    (a traceback is open), lines keep coming. `compilers` are the triggers that count in
+    lines of torch's compiler (see `quoted`), `number` counts the inputs of the run before this one.
     """
 
-    def __init__(self, triggers: Iterable[bytes], name: str, issues: Issues, busy: Callable[[], bool]) -> None:
-        self._search = BytesAhoCorasick(list(triggers))
+    def __init__(
+        self,
+        triggers: Iterable[bytes],
+        name: str,
+        issues: Issues,
+        busy: Callable[[], bool],
+        compilers: Container[bytes] = (),
+        number: int = 0,
+    ) -> None:
+        literals = tuple(triggers)
+        self._search = _automaton(literals)
+        self._compilers = frozenset(n for n, literal in enumerate(literals, 1) if literal in compilers)
         self._name = name
         self._issues = issues
         self._busy = busy
+        self._samples = max(SAMPLES_LEAST, SAMPLES_PER_CHUNK * FULLY_SAMPLED // max(FULLY_SAMPLED, number + 1))
         self.lines = 0
         self.bytes = 0
 
@@ -80,8 +106,7 @@ class Scanner:
                     yield Gap(base, base + position, self.lines, 1)
                 else:
                     yield Gap(base, base + position, self.lines + 1, 0)
-            starts = [begin for _, begin, _ in self._search.find_matches_as_indexes(chunk)]
-            sampled = self._sample(chunk)
+            starts, sampled = self._marks(chunk)
             size = len(chunk)
             while position < size:
                 index, other = bisect_left(starts, position), bisect_left(sampled, position)
@@ -109,18 +134,23 @@ class Scanner:
         if open_line:
             self.lines += 1
 
-    def _sample(self, chunk: bytes) -> list[int]:
-        """Positions of (a sample of) the progress lines."""
-        stride = max(1, chunk.count(SAMPLED) // SAMPLES_PER_CHUNK)
+    def _marks(self, chunk: bytes) -> tuple[list[int], list[int]]:
+        """Where triggers stand, and (a sample of) where progress lines do.
+
+        One pass for both: a search for one more literal costs a quarter of the pass. All matches are asked for, since
+        the end of `loss` would hide the trigger `loss is 0`; they come in the order of their ends.
+        """
+        hits, progress = [], []
+        for number, begin, _ in self._search.find_matches_as_indexes(chunk, overlapping=True):
+            if number:
+                hits.append((begin, number))
+            else:
+                progress.append(begin)
+        starts = counting(chunk, hits, self._compilers)
+        stride = max(1, len(progress) // self._samples)
         if stride > 1:
             self._issues.add("text/sampled", self._name, unit="chunks")
-        found, position, seen = [], chunk.find(SAMPLED), 0
-        while position >= 0:
-            if seen % stride == 0:
-                found.append(position)
-            seen += 1
-            position = chunk.find(SAMPLED, position + 1)
-        return found
+        return starts, progress[::stride]
 
     def _rest_of_line(self, chunk: bytes) -> int:
         self._issues.add("text/long-line", self._name)

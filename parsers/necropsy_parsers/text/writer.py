@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Anchor, Origin
-from necropsy_parsers.text.entry import Entry
+from necropsy_parsers.text.entry import Entry, of_compiler
 from necropsy_parsers.text.plain import TextRun
 from necropsy_parsers.text.prefix import Peeled
 from necropsy_parsers.text.traceback import TracebackReader
+
+MAX_BLOCK: Final = 60  # lines of one message that is no traceback
+# Messages that go on in indented lines: warnings quote source, faulthandler and anomaly mode quote stacks.
+_HAS_MORE: Final = re.compile(
+    r"Warning: |most recent call first|what\(\)|terminate called|xception|rror|\[PG |NCCL"
+    r"|ing cudagraph|cudagraph partition|^AUTOTUNE |implicit fallback for:"
+)
 
 
 class Writer:
@@ -44,3 +54,25 @@ def kind_of(begun: str, peeled: Peeled, lead: str) -> str:
     if lead.startswith("Exception ignored"):
         return "ignored"
     return "logged" if peeled.headed and peeled.origin.level not in (None, "E") else "plain"
+
+
+def belongs(block: Message, text: str) -> bool:
+    """Whether a line without a head goes on with the message above it."""
+    if block.text.count("\n") >= MAX_BLOCK:
+        return False
+    if text[:1] in (" ", "\t") and text.strip():
+        return _HAS_MORE.search(block.text) is not None
+    # Messages of C++ origin go on without prefix and indentation (`ncclRemoteError: ...`).
+    if block.text.endswith("\nLast error:"):
+        return bool(text.strip())
+    if text.startswith("#"):
+        return "Stack trace of the failed collective" in block.text
+    if text.startswith(("strides: ", "dtypes: ")):
+        return block.text.startswith("AUTOTUNE ")
+    return text.startswith(("frame #", "ncc", "Last error:", "Exception raised from"))
+
+
+def same_head(writer: Writer, peeled: Peeled) -> bool:
+    """Whether a line may go on with a traceback whose lines bear heads: those of the compiler are all the same."""
+    head = writer.trace_head
+    return head is None or not of_compiler(peeled.origin) or peeled.origin.place == head[1].place
