@@ -11,6 +11,7 @@ from pygls.uris import to_fs_path
 
 from necropsy import __version__
 from necropsy_lsp.feature import all_features
+from necropsy_lsp.session import Session
 from necropsy_lsp.stored import ReportStore, Stored
 
 
@@ -20,6 +21,7 @@ class NecropsyServer(LanguageServer):
     def __init__(self) -> None:
         super().__init__("necropsy-lsp", __version__)
         self.reports = ReportStore()
+        self.session = Session()
         self.features = [feature(self) for feature in all_features()]
         self.feature(types.TEXT_DOCUMENT_DID_OPEN)(_did_open)
         self.feature(types.TEXT_DOCUMENT_DID_CHANGE)(_did_change)

@@ -19,6 +19,8 @@ from necropsy.store import FOLDER
 
 MAX_BYTES: Final = 64 << 20  # far above any real report; keeps a stray file from filling memory
 
+Fact = str | int | float | bool | None | list[str | int | float | bool | None]
+
 
 class Place(msgspec.Struct, frozen=True):
     """A place of the user's program, as in `code[]` of the report; `line` is 1-based."""
@@ -29,6 +31,7 @@ class Place(msgspec.Struct, frozen=True):
     function: str = ""
     text: str = ""
     exactness: str = "line"
+    how: str = ""
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -38,6 +41,23 @@ class Anchor(msgspec.Struct, frozen=True):
     line: int
     text: str = ""
     label: str = ""
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Nanoseconds and share of a step; `basis` is `measured`, `estimated` or `unknown`."""
+
+    ns: int | None = None
+    share: float | None = None
+    basis: str = "unknown"
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """A next step; `kind` and `safety` as in `necropsy.finding.Fix`."""
+
+    title: str
+    kind: str = "investigate"
+    safety: str = "display-only"
+    command: str = ""
 
 
 class StoredFinding(msgspec.Struct, frozen=True):
@@ -50,6 +70,14 @@ class StoredFinding(msgspec.Struct, frozen=True):
     anchor: Anchor
     fingerprint: str
     related: list[Anchor] = []
+    name: str = ""
+    confidence: str = "certain"
+    role: str = "root"
+    facts: dict[str, Fact] = {}
+    cost: Cost = Cost()
+    ranks: list[int] = []
+    fixes: list[Fix] = []
+    count: int = 1
 
 
 class StoredReport(msgspec.Struct, frozen=True):
