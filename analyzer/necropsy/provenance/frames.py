@@ -18,6 +18,8 @@ _LIBRARY: Final = re.compile(
     r"|^<(?!ipython-input|module>|stdin>)"  # <frozen runpy>, <string>, <eval_with_key>.5, <decorator-gen-1>
     r"|(?:^|[/\\])bin[/\\][^/\\]+$|\.exe[/\\]"  # torchrun, accelerate, deepspeed
     r"|torchinductor_|[/\\]torch_compile_debug[/\\]"
+    # a module that Inductor generated, wherever its cache is: ab/cab<hash>.py
+    r"|[/\\](?P<head>[a-z2-7]{2})[/\\]c(?P=head)[a-z2-7]{40,}\.py$"
     # torch, triton and their like run from a source tree or a build folder
     r"|(?:^|[/\\])torch[/\\](?:_\w+|nn|utils|autograd|distributed|optim|cuda|functional\.py"
     r"|fx|amp|jit|onnx|export|serialization\.py)(?:[/\\]|$)"
