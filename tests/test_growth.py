@@ -18,7 +18,9 @@ KNOWN: Final = frozenset({
     "ranks.py <setcomp>",  # the ranks of all activity, for each process
     "crs004_time_limit.py <listcomp>",  # all activity, for each stop
     "crs020_network_setup.py <listcomp>",  # all troubles, for each attempt
-    "recompiles.py failure_of", "recompiles.py _outermost", "dynamo.py resumed_at", "frames.py is_library",
+    "crs018_transport_error.py <setcomp>",  # all errors, for each of them
+    "recompiles.py failure_of", "guard_failure.py guard",  # all rows of a function, for each of its limits
+    "recompiles.py _outermost", "dynamo.py resumed_at", "frames.py is_library",
 })  # fmt: skip
 
 _EVERYTHING: Final = [line for text in (*SAMPLES, TRACE) for line in [*text.splitlines(), "went on <n>"]]
