@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pygls.workspace import TextDocument
@@ -24,6 +26,18 @@ class Feature:
 
     def __init__(self, server: NecropsyServer) -> None:
         self.server = server
+
+    def started(self) -> None:
+        """The client is ready for requests."""
+
+    def configured(self) -> None:
+        """Settings or workspace folders changed."""
+
+    def files_changed(self, paths: Collection[Path]) -> None:
+        """Files that `watch` looks after were written, made or removed: reports, inputs, `pyproject.toml`."""
+
+    def stopping(self) -> None:
+        """The client is about to leave."""
 
     def opened(self, document: TextDocument) -> None:
         """The client opened a document."""

@@ -11,8 +11,10 @@ from pygls.uris import to_fs_path
 
 from necropsy import __version__
 from necropsy_lsp.feature import all_features
+from necropsy_lsp.jobs import Jobs
 from necropsy_lsp.session import Session
 from necropsy_lsp.stored import ReportStore, Stored
+from necropsy_lsp.watch import Watch
 
 
 class NecropsyServer(LanguageServer):
@@ -22,7 +24,12 @@ class NecropsyServer(LanguageServer):
         super().__init__("necropsy-lsp", __version__)
         self.reports = ReportStore()
         self.session = Session()
+        self.jobs = Jobs(self)
+        self.watch = Watch(self)
         self.features = [feature(self) for feature in all_features()]
+        self.feature(types.INITIALIZED)(_initialized)
+        self.feature(types.SHUTDOWN)(_shutdown)
+        self.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)(_did_change_watched_files)
         self.feature(types.TEXT_DOCUMENT_DID_OPEN)(_did_open)
         self.feature(types.TEXT_DOCUMENT_DID_CHANGE)(_did_change)
         self.feature(types.TEXT_DOCUMENT_DID_SAVE)(_did_save)
@@ -41,6 +48,23 @@ class NecropsyServer(LanguageServer):
             self.window_log_message(types.LogMessageParams(type=types.MessageType.Warning, message=complaint))
         self.reports.complaints.clear()
         return found
+
+
+def _initialized(server: NecropsyServer, params: types.InitializedParams) -> None:
+    server.watch.start()
+    for feature in server.features:
+        feature.started()
+
+
+def _shutdown(server: NecropsyServer, params: None) -> None:
+    server.watch.stop()
+    server.jobs.cancel_all()
+    for feature in server.features:
+        feature.stopping()
+
+
+def _did_change_watched_files(server: NecropsyServer, params: types.DidChangeWatchedFilesParams) -> None:
+    server.watch.told(params.changes)
 
 
 def _did_open(server: NecropsyServer, params: types.DidOpenTextDocumentParams) -> None:

@@ -1,0 +1,149 @@
+"""Analyses under way: one for each source, the newest wins, shown as progress that can be cancelled.
+
+A *source* is the key under which a `Session` publishes findings, such as `input:/p/run.log`.
+Everything here runs on the server's loop and waits for worker processes, never for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from lsprotocol import types
+from pygls.capabilities import get_capability
+
+from necropsy_lsp.analysis import AnalysisFailed, Request, WholeReport, analyze
+
+if TYPE_CHECKING:
+    from necropsy_lsp.server import NecropsyServer
+
+AT_ONCE: Final = 2  # worker processes
+PATIENCE_S: Final = 5  # for the client's answer to a progress token
+_numbers = itertools.count(1)
+_log = logging.getLogger(__name__)
+
+
+class Bar:
+    """One `$/progress` of the client, if it shows such; `cancelled` is called when the user ends it."""
+
+    def __init__(self, server: NecropsyServer, title: str, cancelled: Callable[[], object]) -> None:
+        self._server = server
+        self._title = title
+        self._cancelled = cancelled
+        self._token = f"necropsy-{next(_numbers)}"
+        self._percent = -1
+        self._shown = False
+        self._opening: asyncio.Task[None] | None = None
+        if get_capability(server.client_capabilities, "window.work_done_progress", False):
+            self._opening = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> None:
+        progress = self._server.work_done_progress
+        try:
+            await asyncio.wait_for(progress.create_async(self._token), PATIENCE_S)
+        except Exception as error:  # whatever the client refuses it with, the analysis goes on
+            _log.info("no progress shown for %s: %s", self._title, error)
+            return
+        loop = asyncio.get_running_loop()
+        token = progress.tokens[self._token]
+        token.add_done_callback(lambda f: loop.call_soon_threadsafe(self._cancelled) if f.cancelled() else None)
+        progress.begin(self._token, types.WorkDoneProgressBegin(self._title, cancellable=True))
+        self._shown = True
+
+    def report(self, read: int, size: int | None) -> None:
+        """Show how much of the input is read."""
+        percent = min(99, 100 * read // size) if size else -1
+        if self._shown and percent > self._percent:
+            self._percent = percent
+            message = f"{read / 1e6:,.1f} of {size / 1e6:,.1f} MB" if size else ""
+            report = types.WorkDoneProgressReport(cancellable=True, message=message, percentage=percent)
+            self._server.work_done_progress.report(self._token, report)
+
+    def close(self, message: str) -> None:
+        """End it with what came out."""
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._shown:
+            self._server.work_done_progress.end(self._token, types.WorkDoneProgressEnd(message))
+        self._server.work_done_progress.tokens.pop(self._token, None)
+
+
+class Jobs:
+    """The analyses of one server."""
+
+    def __init__(self, server: NecropsyServer) -> None:
+        self._server = server
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    def start(self, source: str, work: Callable[[], Coroutine[Any, Any, None]], delay: float = 0) -> None:
+        """Do `work` after `delay` seconds; it replaces what is waiting or running for the source."""
+
+        async def later() -> None:
+            await asyncio.sleep(delay)
+            await work()
+
+        self.cancel(source)
+        task = asyncio.ensure_future(later())
+        self._running[source] = task
+        task.add_done_callback(lambda t: self._over(source, t))
+
+    def cancel(self, source: str) -> bool:
+        """End what is waiting or running for a source; False if there is nothing."""
+        task = self._running.pop(source, None)
+        return task is not None and task.cancel()
+
+    def cancel_all(self) -> None:
+        """End everything: the server is about to leave."""
+        for source in list(self._running):
+            self.cancel(source)
+
+    async def report(self, source: str, title: str, request: Request) -> WholeReport:
+        """The report of a request, once a worker is free; the newest request of a source wins.
+
+        Raises `AnalysisFailed`, or `CancelledError` where a newer request, the user or the
+        end of the server came first.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        if self._running.get(source) is not task:
+            self.cancel(source)
+            self._running[source] = task
+            task.add_done_callback(lambda t: self._over(source, t))
+        async with self._turns:
+            bar = Bar(self._server, title, task.cancel)
+            said = "cancelled"
+            try:
+                report = await analyze(request, bar.report)
+                said = summary(report)
+                return report
+            except AnalysisFailed as error:
+                said = f"failed: {error}"
+                raise
+            finally:
+                bar.close(said)
+
+    def _over(self, source: str, task: asyncio.Task[Any]) -> None:
+        if self._running.get(source) is task:
+            del self._running[source]
+        with contextlib.suppress(asyncio.CancelledError):
+            if (error := task.exception()) is not None and not isinstance(error, AnalysisFailed):
+                _log.error("analysis of %s", source, exc_info=error)
+
+    def failed(self, name: str, error: AnalysisFailed) -> None:
+        """Say it in the editor, once; what the worker printed goes to the log."""
+        message = f"{name} was not analyzed: {error}. What is shown for it may be older."
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, message))
+        if error.said:
+            log = types.LogMessageParams(types.MessageType.Log, f"worker for {name}:\n{error.said}")
+            self._server.window_log_message(log)
+
+
+def summary(report: WholeReport) -> str:
+    """`3 findings`, for the end of a progress bar."""
+    count = len(report.findings)
+    return "nothing found" if not count else "1 finding" if count == 1 else f"{count} findings"
