@@ -125,7 +125,7 @@ def shown(source: str) -> str:
     return source.strip()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def parse(text: str) -> Guard:
     """What the guard `text` compares; of kind unknown if it is in no known form."""
     raw = text.strip()

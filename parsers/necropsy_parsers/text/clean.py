@@ -59,7 +59,8 @@ def pieces(data: bytes) -> list[str]:
     for part in parts:
         part = part[:PIECE_LIMIT]
         part = strip_ansi(part).rstrip()
-        out += [p for p in _WOVEN.split(part) if p.strip()] if "[" in part else [part]
+        woven = "[rank" in part or "it/s]" in part or "s/it]" in part
+        out += [p for p in _WOVEN.split(part) if p.strip()] if woven else [part]
     return out or [""]
 
 

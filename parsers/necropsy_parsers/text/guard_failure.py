@@ -37,13 +37,19 @@ class GuardFailure:
 
     `entry` is the compiled version (`4/3`, "" before torch 2.5). `comment` is the line of code that made the guard, its
     path perhaps shortened; `stack` the frames of a user stack trace, outermost first. `note` is what torch remarks.
+    The guard is parsed when it is asked for: of 64 versions that a recompilation lists few are.
     """
 
-    guard: Guard
+    text: str
     entry: str = ""
     comment: Frame | None = None
     stack: tuple[Frame, ...] = ()
     note: str = ""
+
+    @property
+    def guard(self) -> Guard:
+        """What the guard compares."""
+        return parse(self.text)
 
 
 @dataclass(slots=True)
@@ -117,7 +123,7 @@ def _read(reason: _Open) -> Iterator[GuardFailure]:
         if part.strip() and part.strip() != "Unable to find recompilation reasons":
             expression, frame, note = _commented(part)
             hint = _HINT.search(note)
-            yield GuardFailure(parse(expression), reason.entry, frame, tuple(reason.stack), hint[1] if hint else note)
+            yield GuardFailure(expression, reason.entry, frame, tuple(reason.stack), hint[1] if hint else note)
 
 
 def _commented(part: str) -> tuple[str, Frame | None, str]:

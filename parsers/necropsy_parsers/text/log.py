@@ -81,7 +81,7 @@ class LogReader:
                 for piece in pieces(item.data):
                     peeled = self._placed(self._peeler.peel(piece))
                     for text in split_glued(peeled.text):
-                        yield from self._line(item, replace(peeled, text=text))
+                        yield from self._line(item, peeled if text is peeled.text else replace(peeled, text=text))
                 yield from self._close_stale(item.number)
             else:  # a further line under the head of the line before
                 self._open[entry.writer] = item.number
@@ -308,7 +308,8 @@ class LogReader:
         attempt = writer.trace_attempt
         record = PythonTraceback(anchor, chain, kind, lines, writer.lead, origin=origin, seq=seq, attempt=attempt)
         writer.trace_head = None
-        self._watch = self._scanner.lines + WATCH
+        if not of_compiler(origin):  # what the compiler logs ends no process
+            self._watch = self._scanner.lines + WATCH
         yield from self._finish_run(writer)
         last = chain[-1]
         where = last.frames[-1].line if last.frames else None

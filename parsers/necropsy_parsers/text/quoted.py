@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _MODULES: Final = rb"(?:_dynamo|_inductor|_functorch|_higher_order_ops|_export|export|fx)"
-# `V1129 12:21:04.426000 502 torch/_dynamo/guards.py:4760]`, and `] torch._dynamo.guards.__recompiles: [DEBUG]` of 2.1, 2.2.
+# `V1129 12:21:04.426000 502 torch/_dynamo/guards.py:4760]`; 2.1, 2.2: `] torch._dynamo.guards.__recompiles: [DEBUG]`.
 _HEAD: Final = re.compile(
     rb"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\s\]]*?torch/" + _MODULES + rb"/[^\]\n]*\]"
     rb"|\] torch\." + _MODULES + rb"\.[\w.]+: \[[A-Z]+\]"

@@ -1,10 +1,10 @@
 """Finds the lines worth reading in a stream of text, at the speed of a byte search.
 
-One Aho-Corasick pass a chunk (`ahocorasick_rs`, about 500 MB/s however many literals,
-where the alternation of `re` manages 173 and a `find` a literal 56) marks the lines
-that hold a trigger; only those, and the lines after them for as long as somebody has
-a record open, become Python objects. Everything between is counted as a run of plain
-text, so that every byte of an input is accounted for.
+One pass a chunk for all literals at once (`search`; the alternation of `re` manages
+173 MB/s, a `find` a literal 56) marks the lines that hold a trigger; only those, and
+the lines after them for as long as somebody has a record open, become Python objects.
+Everything between is counted as a run of plain text, so that every byte of an input is
+accounted for.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
-
-from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.text.quoted import counting
+from necropsy_parsers.text.search import search_for
 
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
 TAIL: Final = 4096  # bytes kept of a gap's end: its clock, and what quiet ranks said last
@@ -55,15 +53,6 @@ class Gap:
     tail: bytes = b""
 
 
-@lru_cache(maxsize=4)
-def _automaton(triggers: tuple[bytes, ...]) -> BytesAhoCorasick:
-    """The search for `SAMPLED` (number 0) and all triggers, made once for all inputs of a run.
-
-    Above a hundred literals the library prefers an automaton that is smaller than this one and half as fast.
-    """
-    return BytesAhoCorasick([SAMPLED, *triggers], implementation=Implementation.DFA)
-
-
 class Scanner:
     """Yields `RawLine` and `Gap`, in order, covering every byte of the text once.
 
@@ -84,7 +73,7 @@ class Scanner:
         number: int = 0,
     ) -> None:
         literals = tuple(triggers)
-        self._search = _automaton(literals)
+        self._search = search_for((SAMPLED, *literals))
         self._compilers = frozenset(n for n, literal in enumerate(literals, 1) if literal in compilers)
         self._name = name
         self._issues = issues
@@ -141,7 +130,7 @@ class Scanner:
         the end of `loss` would hide the trigger `loss is 0`; they come in the order of their ends.
         """
         hits, progress = [], []
-        for number, begin, _ in self._search.find_matches_as_indexes(chunk, overlapping=True):
+        for number, begin in self._search.find(chunk):
             if number:
                 hits.append((begin, number))
             else:
@@ -150,7 +139,7 @@ class Scanner:
         stride = max(1, len(progress) // self._samples)
         if stride > 1:
             self._issues.add("text/sampled", self._name, unit="chunks")
-        return starts, progress[::stride]
+        return starts, counting(chunk, [(begin, 0) for begin in progress[::stride]], self._compilers)
 
     def _rest_of_line(self, chunk: bytes) -> int:
         self._issues.add("text/long-line", self._name)

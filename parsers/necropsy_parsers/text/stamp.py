@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import re
+from functools import lru_cache
 from typing import Final
 
 from necropsy_parsers.records import Stamp
@@ -39,6 +40,22 @@ def parse_stamp(text: str) -> Stamp | None:
         if (m := pattern.match(text)) is not None:
             return stamp_of(m)
     return None
+
+
+def glog_stamp(text: str) -> Stamp | None:
+    """The reading of `1129 12:21:04.426000`, or None; a log holds many of one minute."""
+    minute, colon, seconds = text.rpartition(":")
+    start = _glog_minute(minute) if colon else None
+    try:
+        return None if start is None else Stamp(start + float(seconds), "no-year", text)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _glog_minute(text: str) -> float | None:
+    stamp = parse_stamp(text + ":00.0")
+    return None if stamp is None else stamp.seconds
 
 
 def stamp_of(m: re.Match[str]) -> Stamp | None:
