@@ -74,6 +74,7 @@ class Recompiles(Table[RecompileRow]):
     def __init__(self) -> None:
         super().__init__()
         self.dropped = 0
+        self.told: object = None  # what `provenance.recompiles.stories` made of the rows
         self._seen: set[tuple[object, ...]] = set()
 
     def add(self, record: Record) -> None:
@@ -123,7 +124,7 @@ class Recompiles(Table[RecompileRow]):
 
 def _actual(record: Recompile, guard: Guard) -> str:
     """The value now, if the failure of an older version tells it."""
-    for entry in record.entries:
+    for entry in record.entries if guard.kind == "size" else ():
         for other in entry:
             if other.guard.actual and (other.guard.kind, other.guard.source, other.guard.dim) == (
                 guard.kind,

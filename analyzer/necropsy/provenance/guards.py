@@ -34,7 +34,9 @@ def deciding(entries: Sequence[Sequence[GuardFailure]]) -> GuardFailure | None:
     if first is None:
         return None
     best = first
-    for entry in entries:
+    if not _may_yield(first):
+        return best
+    for entry in entries[1:]:
         other = entry[0] if entry else None
         if other is None:
             continue
@@ -47,6 +49,12 @@ def deciding(entries: Sequence[Sequence[GuardFailure]]) -> GuardFailure | None:
         ):
             best = other
     return best
+
+
+def _may_yield(failure: GuardFailure) -> bool:
+    """Whether another version's failure can say more than this one."""
+    guard = failure.guard
+    return guard.kind in _STAGES or guard.kind in _TOGGLES or guard.source.endswith(".training")
 
 
 def guard_place(failure: GuardFailure | None, known: Iterable[str]) -> Place | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
+from typing import Final, cast
 
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.records import Origin
@@ -39,7 +40,7 @@ def header_key(row: Row) -> tuple[str, str, int | None]:
     return (row.function, row.file, row.line)
 
 
-@dataclass(slots=True)
+@dataclass
 class Story:
     """All recompilations with one cause; `rows` and `limits` in order of reading."""
 
@@ -52,6 +53,7 @@ class Story:
         """Whatever tells of it."""
         return [*self.rows, *self.refused, *self.limits]
 
+    @cached_property
     def lead(self) -> Row:
         """The row whose guard speaks for all: of the outermost function, with a line of code if any has one."""
         with_guard = [r for r in self.all() if failure_of(r) is not None] or self.all()
@@ -68,14 +70,16 @@ class Story:
             row.seq,
         )
 
+    @cached_property
     def failure(self) -> GuardFailure | None:
         """The guard of the leading row."""
-        return failure_of(self.lead())
+        return failure_of(self.lead)
 
     def per_frame(self) -> Counter[Hashable]:
         """Recompilations of each function in each process and attempt."""
         return Counter((process_key(r.origin), r.attempt, r.frame_id, *header_key(r)) for r in self.rows)
 
+    @cached_property
     def most(self) -> int:
         """The most recompilations of one function in one process."""
         return max(self.per_frame().values(), default=0)
@@ -89,19 +93,21 @@ class Story:
         rows = sorted((r for r in self.all() if r.function), key=self._outermost)
         return list(dict.fromkeys(plain_function(r.function) for r in rows))
 
+    @cached_property
     def place(self) -> Place | None:
         """The line that made the guard; else the function that was compiled."""
-        lead = self.lead()
+        lead = self.lead
         for row in (lead, *self.all()):
             if (row is lead or self._same_guard(row, lead)) and (found := guard_place(failure_of(row), self.known)):
                 return found
-        return self.header()
+        return self.header
 
     @staticmethod
     def _same_guard(row: Row, lead: Row) -> bool:
         a, b = failure_of(row), failure_of(lead)
         return a is not None and b is not None and (a.guard.kind, a.guard.source) == (b.guard.kind, b.guard.source)
 
+    @cached_property
     def header(self) -> Place | None:
         """The function that was compiled, as a place."""
         for row in sorted(self.all(), key=self._outermost):
@@ -111,9 +117,10 @@ class Story:
                 )
         return None
 
+    @cached_property
     def values(self) -> list[str]:
         """What the value was in turn, as far as guards tell, in the function and process with most to tell."""
-        lead = self.lead()
+        lead = self.lead
         failure = failure_of(lead)
         if failure is None:
             return []
@@ -195,7 +202,13 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
 
 
 def stories(recompiles: Recompiles, limits: RecompileLimits) -> list[Story]:
-    """The recompilations of a run by cause, in order of first appearance."""
+    """The recompilations of a run by cause, in order of first appearance; three rules ask for them."""
+    if recompiles.told is None:
+        recompiles.told = _stories(recompiles, limits)
+    return cast("list[Story]", recompiles.told)
+
+
+def _stories(recompiles: Recompiles, limits: RecompileLimits) -> list[Story]:
     rows: list[Row] = sorted([*recompiles.rows, *limits.rows], key=lambda r: r.seq)
     known = frozenset(_paths(rows))
     groups, found = _Groups(), [r for r in rows if failure_of(r) is not None]

@@ -56,18 +56,18 @@ def versions(stories: Iterable[Story], settings: Iterable[Setting]) -> tuple[Ver
 
 
 def is_int_attribute(story: Story) -> bool:
-    """Whether an integer attribute of a module changes."""
-    failure = story.failure()
+    """Whether an integer attribute of a module changes. Since torch 2.8 it says so; before, `self` is taken for one."""
+    failure = story.failure
     if failure is None or failure.guard.kind != "int":
         return False
-    return (
-        "integer attributes of the nn.Module" in failure.note or re.match(r"self\.\w", failure.guard.source) is not None
-    )
+    if "integer attributes of the nn.Module" in failure.note:
+        return True
+    return not failure.stack and re.match(r"self\b.*\.\w+$", failure.guard.source) is not None
 
 
 def subject(story: Story) -> str:
     """What changes, as a sentence's subject."""
-    failure = story.failure()
+    failure = story.failure
     if failure is None:
         return "a guard that the log does not tell"
     guard = failure.guard
@@ -107,7 +107,7 @@ def subject(story: Story) -> str:
 
 def _named(story: Story) -> str:
     """The changing thing's name; a closure's variable by its own name."""
-    failure = story.failure()
+    failure = story.failure
     assert failure is not None
     closure = re.match(r'guard on "(\w+)"', failure.note)
     return closure[1] if closure else one_line(failure.guard.source or failure.guard.raw, 80)
@@ -115,10 +115,10 @@ def _named(story: Story) -> str:
 
 def change(story: Story) -> str:
     """What it was in turn, as ` (48 -> 41)`, "" if the log tells one value only."""
-    failure = story.failure()
+    failure = story.failure
     if failure is not None and failure.guard.kind in _UNSAID:
         return ""
-    values = [one_line(v, 30) for v in story.values()]
+    values = [one_line(v, 30) for v in story.values]
     if len(values) > 6:
         values = [*values[:4], "...", values[-1]]
     if len(values) < 2 and failure is not None and failure.guard.operator not in ("==", "is", ""):
@@ -128,14 +128,14 @@ def change(story: Story) -> str:
 
 def code_of(story: Story) -> tuple[Place, ...]:
     """The line of the cause, then the function that is compiled."""
-    found = [p for p in (story.place(), story.header()) if p is not None]
+    found = [p for p in (story.place, story.header) if p is not None]
     unique = {(p.file, p.line): p for p in reversed(found)}
     return tuple(reversed(unique.values()))[:MAX_PLACES]
 
 
 def quoted(story: Story) -> str:
     """` at \\`self.steps += 1\\``, where the log quotes the line."""
-    place = story.place()
+    place = story.place
     text = re.sub(r"\s{2,}#[^\"']*$", "", place.text) if place is not None else ""
     return f" at `{one_line(text, 80)}`" if text else ""
 
@@ -151,14 +151,14 @@ def functions(story: Story) -> str:
 
 def facts(story: Story) -> dict[str, Fact]:
     """Numbers and words behind a finding."""
-    failure = story.failure()
+    failure = story.failure
     found: dict[str, Fact] = {}
     if story.rows:
         found["recompilations"] = len(story.rows)
-        found["most of one function"] = story.most()
+        found["most of one function"] = story.most
     if failure is not None:
         found["guard"] = one_line(failure.guard.raw, 200)
-    if values := story.values():
+    if values := story.values:
         found["values"] = [one_line(v, 60) for v in values[:12]]
     if names := story.functions():
         found["functions"] = names[:8]
@@ -195,7 +195,7 @@ def related(story: Story, count: int = 3) -> tuple[Related, ...]:
 
 def fixes(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
     """What to do about this cause, in releases that may be this one."""
-    failure = story.failure()
+    failure = story.failure
     if failure is None:
         return (
             Fix("Log the reasons", "env", "safe", "TORCHDYNAMO_REPORT_GUARD_FAILURES=1 TORCH_LOGS=recompiles ...")
@@ -247,7 +247,7 @@ def fixes(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
 
 
 def _size(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
-    failure = story.failure()
+    failure = story.failure
     assert failure is not None
     guard = failure.guard
     dim = guard.dim if guard.dim is not None else 0
@@ -290,14 +290,14 @@ def _size_changed(row: RecompileRow) -> bool:
 
 def _shrank_once(story: Story) -> bool:
     """Whether the first dimension fell once and by itself, as it does at the end of an epoch."""
-    failure, values = story.failure(), story.values()
+    failure, values = story.failure, story.values
     if failure is None or failure.guard.dim not in (0, None) or len(values) != 2:
         return False
     return all(v.isdigit() for v in values) and int(values[1]) < int(values[0])
 
 
 def _attribute(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
-    name, place = _named(story), story.place()
+    name, place = _named(story), story.place
     attribute = name.rpartition(".")[2]
     found = []
     if place is not None and changes(place, attribute):

@@ -73,7 +73,7 @@ def check(
         yield from _forbidden(story, exceptions, fixes)
         if not story.rows or story.limits or say.is_int_attribute(story) or _told_by_exception(story):
             continue
-        if story.most() >= thresholds.recompilations or story.in_one_process() >= thresholds.pieces:
+        if story.most >= thresholds.recompilations or story.in_one_process() >= thresholds.pieces:
             yield _finding(story, Severity.WARNING, fixes, compiles)
         else:
             quiet.append(story)
@@ -109,8 +109,8 @@ def _finding(
 
 
 def _message(story: Story, severity: Severity) -> str:
-    failure = story.failure()
-    most, pieces = story.most(), story.in_one_process()
+    failure = story.failure
+    most, pieces = story.most, story.in_one_process()
     why = f"{say.subject(story)} changes{say.change(story)}{say.quoted(story)}"
     if failure is None:
         return f"{say.functions(story)} recompiled {most} times; the log does not tell which guards failed."
@@ -137,9 +137,7 @@ def _forbidden(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> 
             continue
         setting = "error_on_recompile" if refused.refused == "error_on_recompile" else "the stance fail_on_recompile"
         why = (
-            f"{say.subject(story)} changes{say.change(story)}{say.quoted(story)}"
-            if story.failure()
-            else "a guard failed"
+            f"{say.subject(story)} changes{say.change(story)}{say.quoted(story)}" if story.failure else "a guard failed"
         )
         yield from_exception(
             row,

@@ -67,7 +67,7 @@ def _finding(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> Fi
     if last is not None:
         facts["last guard"] = one_line(last.guard.raw, 200)
     setting = f"{option} ({limit})" if option and limit is not None else option or "the limit of recompilations"
-    why = f": {say.subject(story)} changes{say.change(story)}{say.quoted(story)}" if story.failure() else ""
+    why = f": {say.subject(story)} changes{say.change(story)}{say.quoted(story)}" if story.failure else ""
     fact = f"{say.functions(story)} hit {setting} after recompiling again and again{why}"
     common: dict[str, Any] = {
         "ranks": story.ranks(),

@@ -60,7 +60,7 @@ def check(
     known = say.versions(told, settings)
     for story in told:
         if story.rows and not story.limits and say.is_int_attribute(story):
-            loud = story.most() >= thresholds.recompilations
+            loud = story.most >= thresholds.recompilations
             severity = Severity.WARNING if loud else Severity.NOTE
             yield from_record(
                 min(story.rows, key=lambda r: r.seq),
@@ -77,7 +77,7 @@ def check(
 
 
 def _message(story: Story) -> str:
-    count, place = story.most(), story.place()
+    count, place = story.most, story.place
     name = say.subject(story)
     times = f"{count} times" if count > 1 else "once"
     end = "each new value is compiled again"
