@@ -34,6 +34,7 @@ RULE_HELPERS = (
     "necropsy.conditions",
     "necropsy.provenance",
     "necropsy.recovery",
+    "necropsy.releases",
     "necropsy.suspects",
     "necropsy.timeouts",
     "necropsy.units",

@@ -26,6 +26,8 @@ _COMPILER: Final = re.compile(
 )
 
 
+MAX_LOOSE: Final = 60  # lines of one without heads: what a program prints cannot be told from them
+_SHORT: Final = re.compile(rb"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):torch\.[\w.]+:$")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f]")  # colours and progress bars: the long way
 
 
@@ -33,7 +35,7 @@ def of_compiler(origin: Origin) -> bool:
     """Whether the logger of torch's compiler wrote the line."""
     if origin.place is None:
         return False
-    return bool(origin.compile_id or origin.artifact) or _COMPILER.search(origin.place[0]) is not None
+    return bool(origin.artifact) or _COMPILER.search(origin.place[0]) is not None
 
 
 def head_of(line: bytes, text: str) -> bytes:
@@ -63,6 +65,7 @@ class Entry:
             self.closed
             or not self.prefix
             or not line.startswith(self.prefix)
+            or self.prefix.endswith(b":")
             or len(self.lines) >= MAX_LINES
             or _CONTROL.search(line) is not None
         ):
@@ -70,11 +73,19 @@ class Entry:
         self.feed(line[len(self.prefix) :].decode("utf-8", "replace"), end)
         return True
 
-    def takes(self, origin: Origin) -> bool:
-        """Whether a line with that head goes on with this entry."""
+    @property
+    def loose(self) -> bool:
+        """Whether its further lines bear no head (`TORCH_LOGS_FORMAT=short`)."""
+        return _SHORT.search(self.prefix) is not None
+
+    def takes(self, origin: Origin, *, headed: bool) -> bool:
+        """Whether a line with that head, or without one, goes on with this entry."""
         mine = self.head.origin
+        if not headed:
+            return self.loose and len(self.lines) < MAX_LOOSE
         return (
             len(self.lines) < MAX_LINES
+            and not self.loose
             and origin.place == mine.place
             and origin.compile_id == mine.compile_id
             and origin.artifact == mine.artifact

@@ -63,6 +63,7 @@ class LogReader:
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
+        self._artifacts = {r.artifact for kind in all_messages() for r in kind.reads}  # "" for lines without one
         self._scanner = Scanner(
             sorted(triggers | compilers), name, issues, self._busy, compilers, input_number(first_seq)
         )
@@ -172,7 +173,7 @@ class LogReader:
         """A line of a writer: it goes on with what is open, or begins something."""
         text = peeled.text
         if writer.entry is not None:
-            if peeled.headed and writer.entry.takes(peeled.origin):
+            if writer.entry.takes(peeled.origin, headed=peeled.headed):
                 writer.entry.feed(text, raw.end)
                 return
             yield from self._finish_entry(writer)
@@ -190,7 +191,8 @@ class LogReader:
             return
         # What the compiler quotes of programs holds any word: under its heads only its own messages count.
         own = peeled.headed and of_compiler(peeled.origin)
-        if raw.hit and (not own or HEADER in text) and (begun := writer.trace.begin(text)):
+        failed = HEADER in text and peeled.origin.artifact in self._artifacts
+        if raw.hit and (not own or failed) and (begun := writer.trace.begin(text)):
             yield from self._finish_block(writer)
             self._open_trace(writer, raw, peeled, begun)
             return
@@ -212,6 +214,7 @@ class LogReader:
         if plain is not None and plain.trace.open:
             return ""
         goes_on = last.trace.open or (last.block is not None and belongs(last.block, text))
+        goes_on = goes_on or (last.entry is not None and last.entry.loose)
         return self._last if goes_on else ""
 
     # -- messages ---------------------------------------------------------------

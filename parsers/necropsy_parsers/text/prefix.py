@@ -147,14 +147,15 @@ IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
 
 
 def _dynamo(o: Origin, m: re.Match[str]) -> Origin:
-    """Torch 2.1 and 2.2 print the module of the logging call, and no line."""
+    """Torch 2.1 and 2.2, and the short format, print the module of the logging call, and no line."""
+    told = m.groupdict()
     return replace(
         o,
-        level=m["level"],
-        time=parse_stamp(m["time"]) or o.time,
-        place=(m["module"].replace(".", "/") + ".py", 0),
-        compile_id=m["cid"] or "",
-        artifact=m["artifact"] or "",
+        level=told["level"],
+        time=(parse_stamp(told["time"]) if told.get("time") else None) or o.time,
+        place=(told["module"].replace(".", "/") + ".py", 0),
+        compile_id=told.get("cid") or "",
+        artifact=told["artifact"] or "",
     )
 
 
@@ -171,6 +172,11 @@ _GLOG_PY: Final = re.compile(
 _DYNAMO: Final = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\](?: \[(?P<cid>[\d/_!-]+)\])? "
     r"(?P<module>torch(?:\.\w+)+?)(?:\.__(?P<artifact>\w+))?: \[(?P<level>[A-Z]+)\] ?"
+)
+# TORCH_LOGS_FORMAT=short, and Python's own default (torch 2.2 and later): only the first line of a message has it.
+_SHORT: Final = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):(?P<module>torch\.(?:_dynamo|_inductor|_functorch|fx)(?:\.\w+)*?)"
+    r"(?:\.__(?P<artifact>\w+))?:"
 )
 _KLOG: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ")
 
@@ -272,7 +278,8 @@ class Peeler:
             rest = rest[1:]  # Megatron-LM indents its reports by one blank
         if not rest or rest[0] in " \t^~":  # indentation: inside a traceback, no head can follow
             return Peeled(rest, origin, keys, False)
-        if rest.startswith("[") and (dynamo := _DYNAMO.match(rest)) is not None:
+        dynamo = _DYNAMO.match(rest) if rest[0] == "[" else _SHORT.match(rest)
+        if dynamo is not None:
             return Peeled(rest[dynamo.end() :], _dynamo(origin, dynamo), keys, True)
         glog = _GLOG_PY.match(rest) or _GLOG_C10.match(rest)
         if glog is not None:

@@ -1,0 +1,182 @@
+"""The log of torch's compiler as text: entries, quoted code, steps, tallies, and the search behind it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.reading import read
+
+from necropsy_parsers.messages.compile_step import CompileStep
+from necropsy_parsers.messages.graph_break import GraphBreak
+from necropsy_parsers.tallies.fusion import FusionRefusal, Tally
+from necropsy_parsers.text.plain import TextRun
+from necropsy_parsers.text.search import Search, _database
+
+from necropsy.api import analyze
+
+BREAK = [
+    "Graph break in user code at /home/trainer/app/net.py:{n}",
+    "Graph Break Reason: Data-dependent branching",
+    "  Explanation: Detected data-dependent branching.",
+    "",
+    "User code traceback:",
+    '  File "/home/trainer/app/net.py", line {n}, in forward',
+    "    if x.mean() > 0:",
+    "",
+]
+
+
+def head(pid: int, *, rank: int | None = None, place: str = "symbolic_convert.py:5127", cid: str = "0/0") -> str:
+    before = "" if rank is None else f"[rank{rank}]:"
+    return f"{before}V1012 09:14:02.118000 {pid} torch/_dynamo/{place}] [{cid}] [__graph_breaks] "
+
+
+def of(kind: type[Any], text: str) -> list[Any]:
+    return [r for r in read(text.encode()).records if isinstance(r, kind)]
+
+
+# -- entries ------------------------------------------------------------------
+
+
+def test_lines_of_one_head_are_one_entry() -> None:
+    text = "".join(f"{head(7)}{line.format(n=12)}\n" for line in BREAK) + "features (48, 256)\n"
+    (found,) = of(GraphBreak, text)
+    assert (found.file, found.line) == ("/home/trainer/app/net.py", 12)
+    assert found.origin.compile_id == "0/0"
+    assert found.origin.pid == 7
+
+
+def test_entries_of_two_processes_woven_line_by_line_come_apart() -> None:
+    pairs = [(f"{head(7, rank=0)}{a.format(n=12)}", f"{head(8, rank=1)}{a.format(n=31)}") for a in BREAK]
+    found = of(GraphBreak, "".join(f"{a}\n{b}\n" for a, b in pairs))
+    assert sorted((f.origin.rank, f.line) for f in found) == [(0, 12), (1, 31)]
+
+
+def test_a_silent_writer_holds_nobody_up() -> None:
+    opened = "".join(f"{head(7)}{line.format(n=12)}\n" for line in BREAK[:-1])
+    other = "".join(f"V1012 09:14:03.000000 8 torch/_inductor/graph.py:9] [__output_code] x{n}\n" for n in range(600))
+    runs = of(TextRun, opened + other)
+    assert len(of(GraphBreak, opened + other)) == 1
+    assert max(r.lines for r in runs) > 400, "the lines behind it are counted, not read one by one"
+
+
+def test_the_short_format_has_a_head_on_the_first_line_only() -> None:
+    body = "\n".join(line.format(n=12) for line in BREAK)
+    (found,) = of(GraphBreak, f"DEBUG:torch._dynamo.symbolic_convert.__graph_breaks:{body}\nstep 10 loss 2.3\n")
+    assert found.line == 12
+    assert found.frames[-1].function == "forward"
+
+
+# -- what the compiler quotes --------------------------------------------------
+
+QUOTED = [
+    'raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")',
+    "Traceback (most recent call last): in a docstring of the kernel",
+    '  File "/home/trainer/app/net.py", line 9, in forward',
+    "loss = cross_entropy(logits); exit(1)  # Killed",
+    "Segmentation fault (core dumped)",
+]
+
+
+@pytest.mark.parametrize("artifact", ["output_code", "bytecode", "guards", "aot_graphs", "trace_source"])
+@pytest.mark.parametrize("line", QUOTED)
+def test_quoted_code_is_no_event(artifact: str, line: str, tmp_path: Path) -> None:
+    glog = f"V1012 09:14:02.118000 7 torch/_inductor/codecache.py:1347] [0/0] [__{artifact}] {line}\n"
+    old = f"[2024-02-08 09:14:02,118] [0/0] torch._inductor.codecache.__{artifact}: [DEBUG] {line}\n"
+    (tmp_path / "run.log").write_text(glog * 3 + old * 3 + "step 1 loss 2.3\n")
+    report = analyze(str(tmp_path / "run.log"))
+    assert report.findings == []
+    assert report.issues == []
+
+
+def test_the_same_words_of_the_program_are_events(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    assert analyze(str(tmp_path / "run.log")).findings != []
+
+
+# -- steps ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds"),
+    [
+        (["Function, Runtimes (s)", "_compile.compile_inner, 0.2883", "gc, 0.0025"], 0.2883),  # without tabulate
+        (
+            ["Function                 Runtimes (s)", "-----------  ---", "_compile.<locals>.compile_inner    4.32"],
+            4.32,
+        ),
+        (["Function                 Runtimes (s)", "-----------  ---", "_compile.compile_inner    1.5, 2.25"], 3.75),
+        (["Function, Runtimes (s)"], 0.0),
+    ],
+)
+def test_seconds_of_a_process(rows: list[str], seconds: float) -> None:
+    mark = "I1012 09:14:02.118000 7 torch/_dynamo/utils.py:910] "
+    text = "".join(f"{mark}{row}\n" for row in ["TorchDynamo compilation metrics:", *rows])
+    (step,) = of(CompileStep, text)
+    assert step.seconds == pytest.approx(seconds)
+
+
+# -- tallies ---------------------------------------------------------------------
+
+NODE = (
+    "V1012 09:14:02.118000 {pid} torch/_inductor/scheduler.py:4609] [0/0] [__fusion]   SchedulerNode(name='op{n}'), "
+    "Pointwise(['[8]', 'stack_traces = {{', '  File \"/home/trainer/app/net.py\", line {line}, in forward', "
+    "'    x = x + {line}', '', '}}'])\n"
+)
+REFUSED = (
+    "V1012 09:14:02.119000 {pid} torch/_inductor/scheduler.py:1388] [0/0] [__fusion] "
+    "cannot fuse op{a} with op{b}: memory deps did not match\n"
+)
+
+
+def refusals(*chunks: str) -> list[FusionRefusal]:
+    tally, start = Tally("run.log", 0), 0
+    for chunk in chunks:
+        tally.feed(chunk.encode(), start, 0)
+        start += len(chunk)
+    return [r for r in tally.records() if isinstance(r, FusionRefusal)]
+
+
+def test_the_nodes_may_stand_in_the_chunk_before() -> None:
+    nodes = NODE.format(pid=7, n=1, line=11) + NODE.format(pid=7, n=2, line=22)
+    for chunks in ((nodes + REFUSED.format(pid=7, a=1, b=2),), (nodes, REFUSED.format(pid=7, a=1, b=2))):
+        (found,) = refusals(*chunks)
+        assert [found.first[-1].line, found.second[-1].line] == [11, 22]
+
+
+def test_nodes_of_another_process_are_not_taken() -> None:
+    mine = NODE.format(pid=7, n=1, line=11) + NODE.format(pid=7, n=2, line=22)
+    other = NODE.format(pid=8, n=1, line=88) + NODE.format(pid=8, n=2, line=99)
+    (found,) = refusals(mine + other + REFUSED.format(pid=7, a=1, b=2))
+    assert [found.first[-1].line, found.second[-1].line] == [11, 22]
+
+
+def test_the_graph_scheduled_last_is_meant() -> None:
+    first = NODE.format(pid=7, n=1, line=11) + NODE.format(pid=7, n=2, line=22)
+    second = NODE.format(pid=7, n=1, line=33) + NODE.format(pid=7, n=2, line=44)
+    (found,) = refusals(first + second + REFUSED.format(pid=7, a=1, b=2))
+    assert [found.first[-1].line, found.second[-1].line] == [33, 44]
+
+
+def test_equal_refusals_are_one_row_with_a_count() -> None:
+    nodes = NODE.format(pid=7, n=1, line=11) + NODE.format(pid=7, n=2, line=22)
+    (found,) = refusals(nodes + REFUSED.format(pid=7, a=1, b=2) * 40)
+    assert found.count == 40
+
+
+# -- search -----------------------------------------------------------------------
+
+
+def test_both_searches_find_the_same() -> None:
+    literals = (b"oss", b"loss is 0", b"Traceback", b"rror", b"Error: ", b'  File "', b"aa", b"aaa")
+    database = _database(literals)
+    if database is None:
+        pytest.skip("hyperscan has no wheel here")
+    rng = random.Random(7)
+    words = [*literals, b" ", b"a", b"\n", b"x", b"\x00", b"\xff"]
+    for _ in range(200):
+        chunk = b"".join(rng.choice(words) for _ in range(rng.randrange(60)))
+        assert sorted(Search(literals).find(chunk)) == sorted(database.find(chunk))
