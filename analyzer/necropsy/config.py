@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from necropsy.rule import Rule
 
 _KEYS: Final = ("select", "ignore", "fail_on", "source", "rules")
+_EDITORS: Final = ("inputs", "path_mappings", "editor")  # read by the language server only
 
 
 class ConfigError(ValueError):
@@ -112,8 +113,8 @@ def read_config(file: Path) -> Config:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table.")
     for key in table:
-        if key not in _KEYS:
-            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(_KEYS)}.")
+        if key not in (*_KEYS, *_EDITORS):
+            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join((*_KEYS, *_EDITORS))}.")
     return Config(
         select=_codes(_strings(table, "select", where)),
         ignore=_codes(_strings(table, "ignore", where)),

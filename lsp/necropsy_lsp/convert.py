@@ -1,19 +1,20 @@
-"""Findings to protocol types: pure functions, and the only place that counts UTF-16 units.
-
-A diagnostic is made only where the document still holds the text that the input
-quoted: a line that changed since the run gets none, rather than a wrong one.
-"""
+"""Findings to protocol types: pure functions, and with `text` the only place that counts the client's units."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
+from necropsy.finding import Cost
+from necropsy.render.parts.words import EXACTNESS, cost, spans
+from necropsy_lsp.placed import Shown
 from necropsy_lsp.stored import Anchor, Place, StoredFinding
+from necropsy_lsp.text import split_lines
 
 SOURCE: Final = "necropsy"
 SEVERITIES: Final = {
@@ -22,35 +23,41 @@ SEVERITIES: Final = {
     "warning": types.DiagnosticSeverity.Warning,
     "note": types.DiagnosticSeverity.Information,
 }
-_LINE_END = re.compile(r"\r\n|\r|\n")
+LEVELS: Final = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "information": types.DiagnosticSeverity.Information,
+    "hint": types.DiagnosticSeverity.Hint,
+}
+_QUOTED: Final = 120  # characters of what the run saw
+_RELATED: Final = 50  # links of one finding: it may have thousands of ranks
+_FAR: Final = (1 << 31) - 1  # the protocol's largest line
 
-Locate = Callable[[str], str | None]  # name of an input -> URI of a file that exists
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines as the protocol and Python count them: `str.splitlines` also breaks at form feeds."""
-    return _LINE_END.split(text)
-
-
-def is_current(place: Place, lines: Sequence[str]) -> bool:
-    """Whether the document holds the quoted text at the place's line; without a quote nothing is."""
-    quoted = [line.strip() for line in split_lines(place.text.strip())]
-    if place.line is None or place.line < 1 or not quoted[0]:
-        return False
-    start = place.line - 1
-    return [line.strip() for line in lines[start : start + len(quoted)]] == quoted
+Locate = Callable[[Path, str], str | None]  # project, name in a report -> URI of a file that exists
 
 
-def range_of(place: Place, lines: Sequence[str], codec: PositionCodec) -> types.Range:
-    """From the first character of the place's line to the last one of its statement.
+def nowhere(project: Path, name: str) -> None:
+    """Locates nothing."""
 
-    Characters are in the client's units. `place.line` must be a line of the document;
-    an `end_line` outside it, or before the line, is not believed.
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the client can show, and where things are.
+
+    `inputs` and `sources` locate evidence and code for related information; `page` gives
+    the address of a rule's page; `level` the severity that settings give to a rule.
     """
-    first = (place.line or 1) - 1
-    last = (place.end_line or 0) - 1
-    if not first < last < len(lines):
-        last = first
+
+    codec: PositionCodec
+    inputs: Locate = nowhere
+    sources: Locate = nowhere
+    page: Callable[[str], str | None] = lambda code: None
+    level: Callable[[str], str | None] = lambda code: None
+    tags: frozenset[types.DiagnosticTag] = frozenset()
+
+
+def range_of(first: int, last: int, lines: Sequence[str], codec: PositionCodec) -> types.Range:
+    """From the first character of line `first` to the last one of line `last`, in the client's units."""
     head, tail = lines[first], lines[last].rstrip()
     indent = head[: len(head) - len(head.lstrip())]
     return types.Range(
@@ -59,32 +66,78 @@ def range_of(place: Place, lines: Sequence[str], codec: PositionCodec) -> types.
     )
 
 
-def related_of(anchor: Anchor, uri: str) -> types.DiagnosticRelatedInformation:
-    """A line of an input as further evidence; shows its label, else what it quotes."""
-    position = types.Position(line=max(anchor.line - 1, 0), character=0)
-    return types.DiagnosticRelatedInformation(
-        location=types.Location(uri=uri, range=types.Range(start=position, end=position)),
-        message=anchor.label or anchor.text or f"line {anchor.line}",
-    )
-
-
-def diagnostic_of(
-    finding: StoredFinding, lines: Sequence[str], codec: PositionCodec, locate: Locate
-) -> types.Diagnostic | None:
-    """The finding on its first place, or None when the document's line no longer matches.
-
-    The caller has made sure that `code[0].file` is this document. The anchor and the
-    related anchors are listed where `locate` knows their file.
-    """
-    if not finding.code or not is_current(finding.code[0], lines):
-        return None
-    evidence = [(anchor, locate(anchor.input)) for anchor in (finding.anchor, *finding.related)]
+def diagnostic_of(shown: Shown, lines: Sequence[str], look: Look) -> types.Diagnostic:
+    """The finding where it stands now, in the document whose lines are given."""
+    finding = shown.finding
+    page = look.page(finding.rule)
+    severity = LEVELS.get(look.level(finding.rule) or "", SEVERITIES[finding.severity])
     return types.Diagnostic(
-        range=range_of(finding.code[0], lines, codec),
-        message=finding.message,
-        severity=SEVERITIES[finding.severity],
+        range=range_of(shown.line, shown.end_line, lines, look.codec),
+        message=message_of(shown),
+        severity=types.DiagnosticSeverity.Hint if shown.stale else severity,
         code=finding.rule,
+        code_description=types.CodeDescription(page) if page else None,
         source=SOURCE,
-        related_information=[related_of(anchor, uri) for anchor, uri in evidence if uri is not None] or None,
-        data=finding.fingerprint,
+        tags=[tag for tag in tags_of(finding) if tag in look.tags and not shown.stale] or None,
+        related_information=related_of(shown, look) or None,
+        data={
+            "fingerprint": finding.fingerprint,
+            "rule": finding.rule,
+            "fixes": list(range(len(finding.fixes))),
+            "stale": shown.stale,
+        },
     )
+
+
+def message_of(shown: Shown) -> str:
+    """The finding's sentence with its cost, ranks and doubts; of a stale one, what the run saw first."""
+    finding = shown.finding
+    price = finding.cost
+    remarks = [cost(Cost(price.ns, price.share, price.basis))]
+    if finding.ranks:
+        remarks.append(f"{'rank' if len(finding.ranks) == 1 else 'ranks'} {spans(finding.ranks)}")
+    remarks.append(finding.confidence if finding.confidence != "certain" else "")
+    remarks.append(EXACTNESS.get(shown.place.exactness, ""))
+    told = "; ".join(remark for remark in remarks if remark)
+    message = f"{finding.message} [{told}]" if told else finding.message
+    if not shown.stale:
+        return message
+    saw = split_lines(shown.place.text.strip())[0] or f"`{shown.place.function}` here"
+    saw = saw if len(saw) <= _QUOTED else f"{saw[:_QUOTED]}…"
+    return f"This line has changed since the run, so this may no longer hold; the run saw: {saw}\n{message}"
+
+
+def tags_of(finding: StoredFinding) -> list[types.DiagnosticTag]:
+    """`Unnecessary` where the fix is to take the line out, `Deprecated` where the rule is about that."""
+    tags: list[types.DiagnosticTag] = []
+    if finding.fixes and finding.fixes[0].kind == "code" and finding.fixes[0].title.startswith(("Remove ", "Delete ")):
+        tags.append(types.DiagnosticTag.Unnecessary)
+    if "deprecated" in finding.name:
+        tags.append(types.DiagnosticTag.Deprecated)
+    return tags
+
+
+def related_of(shown: Shown, look: Look) -> list[types.DiagnosticRelatedInformation]:
+    """The finding's further places, its anchor and its other evidence, where those are files here."""
+    found: list[types.DiagnosticRelatedInformation] = []
+    for index, place in enumerate(shown.finding.code):
+        if index != shown.place_index and place.line is not None and (uri := look.sources(shown.project, place.file)):
+            found.append(_information(uri, place.line, _named(place)))
+    for anchor in (shown.finding.anchor, *shown.finding.related):
+        if len(found) < _RELATED and (uri := look.inputs(shown.project, anchor.input)):
+            found.append(_information(uri, anchor.line, _said(anchor)))
+    return found
+
+
+def _information(uri: str, line: int, message: str) -> types.DiagnosticRelatedInformation:
+    position = types.Position(line=min(max(line - 1, 0), _FAR), character=0)
+    return types.DiagnosticRelatedInformation(types.Location(uri, types.Range(position, position)), message)
+
+
+def _named(place: Place) -> str:
+    quote = split_lines(place.text.strip())[0]
+    return quote or (f"in `{place.function}`" if place.function else f"line {place.line}")
+
+
+def _said(anchor: Anchor) -> str:
+    return anchor.label or anchor.text or f"line {anchor.line}"

@@ -27,6 +27,9 @@ class Feature:
     def __init__(self, server: NecropsyServer) -> None:
         self.server = server
 
+    def initialized(self) -> None:
+        """The client said what it can do: the last moment to register requests."""
+
     def started(self) -> None:
         """The client is ready for requests."""
 

@@ -8,8 +8,8 @@ workspace folder. No folder is walked, so a large workspace costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from os.path import isfile
+from collections.abc import Iterable, Mapping
+from os.path import abspath, expanduser, isfile
 from pathlib import Path
 
 
@@ -51,3 +51,31 @@ def is_meant(reported: str, document: Path, bases: Iterable[Path]) -> bool:
     longer = [parts[-length:] for length in range(len(parts), shared, -1)]
     # os.path.isfile, since Path.is_file raises for a name that no file can have.
     return not any(isfile(base.joinpath(*suffix)) for base in bases for suffix in longer)
+
+
+def mapped(reported: str, mappings: Mapping[str, str], folders: Iterable[Path]) -> list[Path]:
+    """Where the settings say that a reported path is; the longest start that fits counts, empty without one."""
+    parts = path_parts(reported)
+    fitting = [(path_parts(start), target) for start, target in mappings.items()]
+    fitting = [(start, target) for start, target in fitting if start and parts[: len(start)] == start]
+    if not fitting:
+        return []
+    start, target = max(fitting, key=lambda pair: len(pair[0]))
+    rest = parts[len(start) :]
+    return [Path(abspath(folder / expanduser(target))).joinpath(*rest) for folder in [*folders] or [Path()]]
+
+
+def find_source(
+    reported: str, mappings: Mapping[str, str], bases: Iterable[Path], folders: Iterable[Path]
+) -> Path | None:
+    """The local file that a reported path means, for a link: by the settings, as it is, or by its longest suffix."""
+    for path in mapped(reported, mappings, folders):
+        if isfile(path):
+            return path
+    parts = path_parts(reported)
+    places = list(bases)
+    for length in range(len(parts), 0, -1):
+        for base in places:
+            if isfile(path := base.joinpath(*parts[-length:])):
+                return path
+    return None

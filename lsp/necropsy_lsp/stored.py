@@ -22,7 +22,7 @@ MAX_BYTES: Final = 64 << 20  # far above any real report; keeps a stray file fro
 Fact = str | int | float | bool | None | list[str | int | float | bool | None]
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """A place of the user's program, as in `code[]` of the report; `line` is 1-based."""
 
     file: str
@@ -34,7 +34,7 @@ class Place(msgspec.Struct, frozen=True):
     how: str = ""
 
 
-class Anchor(msgspec.Struct, frozen=True):
+class Anchor(msgspec.Struct, frozen=True, gc=False):
     """A quoted line of an input; `label` is empty for a finding's own anchor."""
 
     input: str
@@ -43,7 +43,7 @@ class Anchor(msgspec.Struct, frozen=True):
     label: str = ""
 
 
-class Cost(msgspec.Struct, frozen=True):
+class Cost(msgspec.Struct, frozen=True, gc=False):
     """Nanoseconds and share of a step; `basis` is `measured`, `estimated` or `unknown`."""
 
     ns: int | None = None
@@ -51,7 +51,7 @@ class Cost(msgspec.Struct, frozen=True):
     basis: str = "unknown"
 
 
-class Fix(msgspec.Struct, frozen=True):
+class Fix(msgspec.Struct, frozen=True, gc=False):
     """A next step; `kind` and `safety` as in `necropsy.finding.Fix`."""
 
     title: str
@@ -60,7 +60,7 @@ class Fix(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-class StoredFinding(msgspec.Struct, frozen=True):
+class StoredFinding(msgspec.Struct, frozen=True, gc=False):
     """What an editor shows of a finding; unknown fields of the report are ignored."""
 
     rule: str
@@ -87,16 +87,18 @@ class StoredReport(msgspec.Struct, frozen=True):
     findings: list[StoredFinding]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A finding and the project folder whose `.necropsy/` held it (inputs are named relative to it)."""
+class _Head(msgspec.Struct, frozen=True):
+    """What is read of a report of which nothing else is known."""
 
-    project: Path
-    finding: StoredFinding
+    schema: str
 
 
 class UnusableReport(Exception):
-    """A file under `.necropsy/` that cannot be shown; the text says why."""
+    """A file under `.necropsy/` that cannot be shown; the text says why, `newer` that a newer server could."""
+
+    def __init__(self, why: str, newer: bool = False) -> None:
+        super().__init__(why)
+        self.newer = newer
 
 
 def read_report(path: Path) -> StoredReport:
@@ -107,53 +109,76 @@ def read_report(path: Path) -> StoredReport:
             raise UnusableReport("not a regular file")
         if info.st_size > MAX_BYTES:
             raise UnusableReport(f"larger than {MAX_BYTES >> 20} MiB")
-        report = msgspec.json.decode(path.read_bytes(), type=StoredReport)
-    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise UnusableReport(str(error)) from error
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnusableReport(error.strerror or str(error)) from error
+    try:
+        report = msgspec.json.decode(data, type=StoredReport)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        _check_schema(data)  # of another schema, the findings may well look different
+        raise UnusableReport(f"not a report: {error}") from error
     if report.schema != SCHEMA:
-        raise UnusableReport(f"schema {report.schema[:40]!r}, expected {SCHEMA!r}")
+        _check_schema(data)
     return report
+
+
+def _check_schema(data: bytes) -> None:
+    """Raises `UnusableReport` for a report of another schema."""
+    try:
+        schema = msgspec.json.decode(data, type=_Head).schema
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return
+    if schema == SCHEMA:
+        return
+    family, _, number = schema.partition("/")
+    ours, _, known = SCHEMA.partition("/")
+    newer = family == ours and number.isascii() and number.isdigit() and len(number) < 9 and int(number) > int(known)
+    hint = "; install the Necropsy that wrote it, or analyze again with this one" if newer else ""
+    raise UnusableReport(f"schema {schema[:40]!r}, expected {SCHEMA!r}{hint}", newer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportFile:
+    """One report of a project: where it is, when it was written, what it says."""
+
+    path: Path
+    project: Path
+    stamp: int
+    findings: tuple[StoredFinding, ...]
 
 
 @dataclass(slots=True)
 class ReportStore:
-    """Reports of the open projects, decoded again only when a file's size or time changes.
+    """Reports of the open projects, decoded again only when a file's size, time or identity changes.
 
-    `complaints` collects one sentence for each file that could not be used; the caller
-    shows and clears them.
+    `complaints` collects each file that could not be used; the caller shows and clears them.
     """
 
-    complaints: list[str] = field(default_factory=list)
-    _cache: dict[Path, tuple[tuple[int, int], list[StoredFinding]]] = field(default_factory=dict)
+    complaints: list[tuple[Path, UnusableReport]] = field(default_factory=list)
+    _cache: dict[Path, tuple[tuple[int, int, int], ReportFile]] = field(default_factory=dict)
 
-    def findings(self, projects: Iterable[Path]) -> list[Stored]:
-        """Findings of all reports below `projects`, newest report first; a repeated finding counts once."""
-        files: list[tuple[int, Path, Path]] = []
+    def read(self, projects: Iterable[Path]) -> list[ReportFile]:
+        """The reports stored in these project folders, newest first; what is no longer there is forgotten."""
+        cache: dict[Path, tuple[tuple[int, int, int], ReportFile]] = {}
         for project in projects:
             for path in sorted((project / FOLDER).glob("*.json")):
-                try:
-                    files.append((path.stat().st_mtime_ns, path, project))
-                except OSError:  # removed since it was listed
-                    continue
-        found: dict[tuple[str, Place | None], Stored] = {}
-        for _, path, project in sorted(files, reverse=True):
-            for finding in self._read(path):
-                place = finding.code[0] if finding.code else None
-                found.setdefault((finding.fingerprint, place), Stored(project, finding))
-        return list(found.values())
+                if path not in cache and (entry := self._one(path, project)) is not None:
+                    cache[path] = entry
+        self._cache = cache
+        return sorted((report for _, report in cache.values()), key=lambda r: (-r.stamp, r.path))
 
-    def _read(self, path: Path) -> list[StoredFinding]:
+    def _one(self, path: Path, project: Path) -> tuple[tuple[int, int, int], ReportFile] | None:
         try:
             info = path.stat()
-        except OSError:
-            return []
-        version = (info.st_mtime_ns, info.st_size)
-        if (known := self._cache.get(path)) is not None and known[0] == version:
-            return known[1]
+        except OSError:  # removed since it was listed
+            return None
+        version = (info.st_mtime_ns, info.st_size, info.st_ino)
+        known = self._cache.get(path)
+        if known is not None and known[0] == version:
+            return known
+        findings: tuple[StoredFinding, ...] = ()
         try:
-            findings = read_report(path).findings
+            findings = tuple(read_report(path).findings)
         except UnusableReport as error:
-            self.complaints.append(f"{path}: {error}")
-            findings = []
-        self._cache[path] = (version, findings)
-        return findings
+            self.complaints.append((path, error))
+        return version, ReportFile(path, project, info.st_mtime_ns, findings)

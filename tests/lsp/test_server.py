@@ -128,7 +128,7 @@ def test_open_shows_a_stored_finding_on_its_line(
     assert ends([diagnostic]) == [(4, 8, end)]
     assert (diagnostic.code, diagnostic.source) == ("SYN001", "necropsy")
     assert diagnostic.severity is types.DiagnosticSeverity.Error
-    assert diagnostic.data == make_finding().fingerprint
+    assert diagnostic.data["fingerprint"] == make_finding().fingerprint
 
 
 def test_a_document_from_open_to_close(project: Path, store: Store, make_finding: Make) -> None:
@@ -146,7 +146,7 @@ def test_a_document_from_open_to_close(project: Path, store: Store, make_finding
     assert opened == []  # no report yet
     assert ends(saved) == [(4, 8, 50), (5, 8, 28)]
     assert [d.severity for d in saved] == [types.DiagnosticSeverity.Error, types.DiagnosticSeverity.Information]
-    assert edited == []  # both lines moved: neither is claimed any more
+    assert ends(edited) == [(5, 8, 50), (6, 8, 28)]  # with their lines
     assert closed == []
 
 

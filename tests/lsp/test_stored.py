@@ -28,8 +28,9 @@ def test_the_published_json_is_read(make_finding: Make, store: Store) -> None:
 
 def test_what_analyze_saves_is_found(make_finding: Make, project: Path) -> None:
     save(Report("0", findings=[make_finding()]), [str(project / "run.log")], project)
-    (stored,) = ReportStore().findings([project])
-    assert stored.finding.fingerprint == make_finding().fingerprint
+    (stored,) = ReportStore().read([project])
+    assert [f.fingerprint for f in stored.findings] == [make_finding().fingerprint]
+    assert stored.project == project
 
 
 @pytest.mark.parametrize(
@@ -67,22 +68,10 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         read_report(path)
 
 
-def test_reports_add_up_and_repeats_count_once(make_finding: Make, store: Store, project: Path) -> None:
-    store(make_finding(), make_finding(rule="OOM005"), name="a.json")
-    store(make_finding(), make_finding(line=6), name="b.json")
-    found = ReportStore().findings([project])
-    assert sorted((s.finding.rule, s.finding.code[0].line) for s in found) == [
-        ("OOM005", 5),
-        ("SYN001", 5),
-        ("SYN001", 6),
-    ]
-    assert {s.project for s in found} == {project}
-
-
-def test_the_newest_report_speaks_for_a_repeated_finding(make_finding: Make, store: Store, project: Path) -> None:
-    os.utime(store(make_finding(message="new."), name="a.json"), ns=(2, 2))
-    os.utime(store(make_finding(message="old."), name="b.json"), ns=(1, 1))
-    assert [s.finding.message for s in ReportStore().findings([project])] == ["new."]
+def test_reports_are_read_newest_first(make_finding: Make, store: Store, project: Path) -> None:
+    os.utime(store(make_finding(message="old."), name="a.json"), ns=(1, 1))
+    os.utime(store(make_finding(message="new."), name="b.json"), ns=(2, 2))
+    assert [r.findings[0].message for r in ReportStore().read([project, project])] == ["new.", "old."]
 
 
 def test_a_changed_report_is_read_again_and_a_removed_one_forgotten(
@@ -90,20 +79,33 @@ def test_a_changed_report_is_read_again_and_a_removed_one_forgotten(
 ) -> None:
     reports = ReportStore()
     path = store(make_finding())
-    assert len(reports.findings([project])) == 1
+    (first,) = reports.read([project])
+    assert reports.read([project]) == [first]  # the same object: nothing was decoded
     store(make_finding(), make_finding(rule="OOM005"))
-    assert len(reports.findings([project])) == 2
+    assert [len(r.findings) for r in reports.read([project])] == [2]
     path.unlink()
-    assert reports.findings([project]) == []
+    assert reports.read([project]) == []
 
 
-def test_an_unusable_report_is_named_once_and_hides_no_other(make_finding: Make, store: Store, project: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "says", "newer"),
+    [
+        ({"schema": "other/9", "findings": []}, "other/9", False),
+        ({"schema": "necropsy/2", "findings": [{"rule": 7}]}, "necropsy/2", True),
+        ({"schema": "necropsy/2", "findings": []}, "necropsy/2", True),
+        ({"schema": "necropsy/²", "findings": []}, "necropsy/", False),
+        ({"schema": "necropsy/1", "findings": [{"rule": 7}]}, "not a report", False),
+    ],
+)
+def test_an_unusable_report_is_named_once_and_hides_no_other(
+    make_finding: Make, store: Store, project: Path, data: object, says: str, newer: bool
+) -> None:
     store(make_finding())
     bad = project / ".necropsy" / "bad.json"
-    bad.write_text(json.dumps({"schema": "other/9", "findings": []}), encoding="utf-8")
+    bad.write_text(json.dumps(data), encoding="utf-8")
     reports = ReportStore()
-    assert len(reports.findings([project])) == 1
-    assert len(reports.findings([project])) == 1
-    (complaint,) = reports.complaints
-    assert complaint.startswith(str(bad))
-    assert "other/9" in complaint
+    for _ in range(2):
+        assert sorted(len(r.findings) for r in reports.read([project])) == [0, 1]
+    ((path, error),) = reports.complaints
+    assert (path, error.newer) == (bad, newer)
+    assert says in str(error)

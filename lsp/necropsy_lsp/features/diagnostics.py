@@ -1,22 +1,32 @@
-"""Open Python documents to published diagnostics, from the reports stored in the workspace."""
+"""Open Python documents to diagnostics on their lines: pushed, or given where the client asks for them."""
 
 from __future__ import annotations
 
+import hashlib
 import os.path
-from functools import cache, partial
+from collections.abc import Collection
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from lsprotocol import types
 from pygls.capabilities import get_capability
-from pygls.uris import from_fs_path, to_fs_path
+from pygls.uris import from_fs_path
 from pygls.workspace import TextDocument
 
-from necropsy_lsp.convert import diagnostic_of, split_lines
+from necropsy_lsp.convert import Look, diagnostic_of, nowhere
 from necropsy_lsp.feature import Feature
-from necropsy_lsp.mapping import bases_of, is_meant
+from necropsy_lsp.pages import page_uri
+from necropsy_lsp.session import path_of
+from necropsy_lsp.text import Document, split_lines
 
-RELATED: Final = "text_document.publish_diagnostics.related_information"
+if TYPE_CHECKING:
+    from necropsy_lsp.server import NecropsyServer
+
+PULL: Final = "text_document.diagnostic"
+REFRESH: Final = "workspace.diagnostics.refresh_support"
+_MOST_FILES: Final = 2000  # of one answer about the whole workspace
 
 
 def locate_input(project: Path, name: str) -> str | None:
@@ -27,49 +37,169 @@ def locate_input(project: Path, name: str) -> str | None:
     return from_fs_path(path) if os.path.isfile(path) else None
 
 
-def _nowhere(project: Path, name: str) -> None:
-    """Locates no input, for a client that cannot show related information."""
-
-
 class Diagnostics(Feature):
-    """Publishes after every event that can change them; a closed document has none."""
+    """Pushes after every event that can change them; a client that pulls is told to ask again instead."""
+
+    def __init__(self, server: NecropsyServer) -> None:
+        super().__init__(server)
+        self.pulls = False
+        server.session.changed.append(self._changed)
+
+    def initialized(self) -> None:
+        """Offer to be asked, if the client can ask."""
+        self.pulls = self.server.session.settings.pull and self._can(PULL)
+        if self.pulls:
+            options = types.DiagnosticOptions(inter_file_dependencies=False, workspace_diagnostics=True)
+            self.server.feature(types.TEXT_DOCUMENT_DIAGNOSTIC, options)(_document)
+            self.server.feature(types.WORKSPACE_DIAGNOSTIC)(_workspace)
 
     def opened(self, document: TextDocument) -> None:
-        """Show what the stored reports say about the document."""
-        self.publish(document)
+        """Show what is known about the document."""
+        self._renew(document)
 
     def changed(self, document: TextDocument) -> None:
-        """Drop diagnostics whose line was edited."""
-        self.publish(document)
+        """Move the diagnostics along with their lines."""
+        self._push(document)
 
     def saved(self, document: TextDocument) -> None:
         """Look again: a new report may have been stored meanwhile."""
-        self.publish(document)
+        self._renew(document)
 
     def closed(self, document: TextDocument) -> None:
         """Remove the document's diagnostics."""
-        self._send(document, [])
+        if is_python(document) and self._pushes():
+            self._send(document, [])
 
-    def publish(self, document: TextDocument) -> None:
-        """Compute and send the diagnostics of one document, if it is a Python file on this machine."""
-        path = to_fs_path(document.uri)  # None for an editor's own `untitled:` and `git:` documents
-        if path is not None and (document.language_id == "python" or path.endswith(".py")):
-            self._send(document, self.diagnostics(document, Path(path)))
+    def files_changed(self, paths: Collection[Path]) -> None:
+        """Read the reports that were written or removed."""
+        self.server.session.refresh()
 
-    def diagnostics(self, document: TextDocument, path: Path) -> list[types.Diagnostic]:
+    def diagnostics(self, document: TextDocument) -> list[types.Diagnostic]:
         """Diagnostics of the document, by line and then worst first."""
-        bases = bases_of(path, self.server.folders())
-        lines = split_lines(document.source)
-        known = cache(locate_input if get_capability(self.server.client_capabilities, RELATED, False) else _nowhere)
-        found: list[types.Diagnostic] = []
-        for stored in self.server.stored_findings(bases):
-            locate = partial(known, stored.project)
-            diagnostic = diagnostic_of(stored.finding, lines, document.position_codec, locate)
-            if diagnostic is not None and is_meant(stored.finding.code[0].file, path, bases):
-                found.append(diagnostic)
-        return sorted(found, key=lambda d: (d.range.start.line, d.severity or 0))
+        session = self.server.session
+        shown = [s for s in session.findings(document) if s.place_index == 0]
+        most = session.settings.max_findings
+        if len(shown) > most:
+            shown = sorted(shown, key=lambda s: (s.stale, -_WORST.index(s.finding.severity)))[:most]
+            shown.sort(key=lambda s: s.line)
+        lines = document.plain_lines if isinstance(document, Document) else split_lines(document.source)
+        look = self._look(document)
+        return [diagnostic_of(one, lines, look) for one in shown]
+
+    def _look(self, document: TextDocument) -> Look:
+        session = self.server.session
+        which = "diagnostic" if self.pulls else "publish_diagnostics"
+        path = path_of(document.uri)
+        settings = session.settings_for(path.parent) if path is not None else session.settings
+
+        def source(project: Path, name: str) -> str | None:
+            found = session.find_source(name, project)
+            return from_fs_path(str(found)) if found is not None else None
+
+        # LSP 3.17 has these abilities under `publishDiagnostics`; 3.18 also under `diagnostic`.
+        related = self._able(which, "related_information")
+        tags = self._able(which, "tag_support.value_set")
+        return Look(
+            codec=document.position_codec,
+            inputs=cache(locate_input) if related else nowhere,
+            sources=cache(source) if related else nowhere,
+            page=page_uri if self._able(which, "code_description_support") else lambda code: None,
+            level=settings.level,
+            tags=frozenset(tags) if isinstance(tags, (list, tuple)) else frozenset(),
+        )
+
+    def _able(self, which: str, name: str) -> object:
+        own = get_capability(self.server.client_capabilities, f"text_document.{which}.{name}")
+        return own or get_capability(self.server.client_capabilities, f"text_document.publish_diagnostics.{name}")
+
+    def _can(self, name: str) -> bool:
+        return bool(get_capability(self.server.client_capabilities, name))
+
+    def _pushes(self) -> bool:
+        return self.server.session.settings.push and not self.pulls
+
+    def _push(self, document: TextDocument) -> None:
+        if self._pushes() and is_python(document):
+            self._send(document, self.diagnostics(document))
+
+    def _renew(self, document: TextDocument) -> None:
+        if not self.server.session.refresh() or self.pulls:  # a change shows every open document
+            self._push(document)
+
+    def _changed(self) -> None:
+        """What is known has changed: for all documents that are open."""
+        if self.pulls:
+            if self._can(REFRESH):
+                self.server.workspace_diagnostic_refresh(None)
+            return
+        for document in list(self.server.workspace.text_documents.values()):
+            self._push(document)
 
     def _send(self, document: TextDocument, diagnostics: list[types.Diagnostic]) -> None:
         self.server.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri=document.uri, version=document.version, diagnostics=diagnostics)
         )
+
+    def answer(self, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
+        """One document, or that it is as the client knows it."""
+        document = self.server.workspace.get_text_document(params.text_document.uri)
+        items = self.diagnostics(document) if is_python(document) else []
+        version = result_id(items)
+        if version == params.previous_result_id:
+            return types.RelatedUnchangedDocumentDiagnosticReport(result_id=version)
+        return types.RelatedFullDocumentDiagnosticReport(items=items, result_id=version)
+
+    def answer_all(self, params: types.WorkspaceDiagnosticParams) -> types.WorkspaceDiagnosticReport:
+        """Every file of the workspace that a finding names, and those that the client still shows."""
+        known = {entry.uri: entry.value for entry in params.previous_result_ids}
+        reports: list[types.WorkspaceDocumentDiagnosticReport] = []
+        for uri in [*self._reported(), *(uri for uri in known)][:_MOST_FILES]:
+            if any(report.uri == uri for report in reports):
+                continue
+            document = self.server.workspace.get_text_document(uri)
+            try:
+                items = self.diagnostics(document) if is_python(document) else []
+            except (OSError, UnicodeDecodeError):  # gone or not text: nothing is known of it
+                items = []
+            version = result_id(items)
+            if known.get(uri) == version:
+                reports.append(types.WorkspaceUnchangedDocumentDiagnosticReport(uri, version, document.version))
+            else:
+                reports.append(
+                    types.WorkspaceFullDocumentDiagnosticReport(uri, items, document.version, result_id=version)
+                )
+        return types.WorkspaceDiagnosticReport(reports)
+
+    def _reported(self) -> list[str]:
+        session = self.server.session
+        session.refresh()
+        opened = [document.uri for document in self.server.workspace.text_documents.values() if is_python(document)]
+        found = dict.fromkeys(opened)
+        by_path = {path_of(uri): uri for uri in opened}
+        for path in session.reported_sources():
+            uri = by_path.get(path) or from_fs_path(str(path))
+            if uri and path.suffix == ".py":
+                found[uri] = None
+        return list(found)
+
+
+_WORST: Final = ("note", "warning", "error", "fatal")
+
+
+def is_python(document: TextDocument) -> bool:
+    """Whether the document is a Python file, by what the client or its name says."""
+    own = document.uri.startswith(("file:", "untitled:"))  # not a `git:` version of a file, for instance
+    return own and (document.language_id == "python" or document.uri.endswith((".py", ".pyi")))
+
+
+def result_id(items: list[types.Diagnostic]) -> str:
+    """A name for these diagnostics: the same ones have the same."""
+    return hashlib.sha256(msgspec.json.encode([repr(item) for item in items])).hexdigest()[:16]
+
+
+def _document(server: NecropsyServer, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
+    return next(f for f in server.features if isinstance(f, Diagnostics)).answer(params)
+
+
+def _workspace(server: NecropsyServer, params: types.WorkspaceDiagnosticParams) -> types.WorkspaceDiagnosticReport:
+    return next(f for f in server.features if isinstance(f, Diagnostics)).answer_all(params)

@@ -1,0 +1,103 @@
+"""Sources of findings to what each of them says of one file: stored reports, and what features publish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from necropsy.store import FOLDER
+from necropsy_lsp.mapping import path_parts
+from necropsy_lsp.stored import Place, ReportFile, ReportStore, StoredFinding, UnusableReport
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One place of a finding: the finding, which of its places, and where it came from."""
+
+    finding: StoredFinding
+    place_index: int
+    project: Path
+    source: str
+
+    @property
+    def place(self) -> Place:
+        """The place itself."""
+        return self.finding.code[self.place_index]
+
+
+@dataclass(slots=True)
+class Source:
+    """What one source says, by the name of the file that a place is in."""
+
+    key: str
+    project: Path
+    stamp: int
+    findings: tuple[StoredFinding, ...]
+    _by_name: dict[str, list[Named]] | None = None
+
+    def about(self, name: str) -> list[Named]:
+        """The places in files called `name`."""
+        return self.by_name().get(name, [])
+
+    def by_name(self) -> dict[str, list[Named]]:
+        """All places, by the last part of their file's path."""
+        if self._by_name is None:
+            self._by_name = {}
+            for finding in self.findings:
+                for index, place in enumerate(finding.code):
+                    if parts := path_parts(place.file):
+                        named = Named(finding, index, self.project, self.key)
+                        self._by_name.setdefault(parts[-1], []).append(named)
+        return self._by_name
+
+
+@dataclass(slots=True)
+class Sources:
+    """Everything that is known, newest first; `version` grows with every change."""
+
+    version: int = 0
+    _reports: ReportStore = field(default_factory=ReportStore)
+    _stored: dict[ReportFile, Source] = field(default_factory=dict)
+    _published: dict[str, Source] = field(default_factory=dict)
+
+    def publish(self, key: str, project: Path, findings: Sequence[StoredFinding]) -> None:
+        """Replace what a source says."""
+        self._published[key] = Source(key, project, time.time_ns(), tuple(findings))
+        self.version += 1
+
+    def withdraw(self, key: str) -> bool:
+        """Forget a source; whether there was one."""
+        gone = self._published.pop(key, None) is not None
+        self.version += gone
+        return gone
+
+    def read(self, projects: Iterable[Path]) -> bool:
+        """Look at the reports stored in these projects; whether any is new, changed or gone."""
+        reports = self._reports.read(projects)
+        stored: dict[ReportFile, Source] = {}
+        for report in reports:  # the same object as before where the file did not change
+            key = f"stored:{FOLDER}/{report.path.name}"
+            known = self._stored.get(report)
+            stored[report] = known or Source(key, report.project, report.stamp, report.findings)
+        changed = list(stored) != list(self._stored)
+        self._stored = stored
+        self.version += changed
+        return changed
+
+    def complaints(self) -> list[tuple[Path, UnusableReport]]:
+        """The reports that could not be used and were not told before."""
+        told = list(self._reports.complaints)
+        self._reports.complaints.clear()
+        return told
+
+    def all(self) -> list[Source]:
+        """Every source, the newest first."""
+        every = [*self._stored.values(), *self._published.values()]
+        return sorted(every, key=lambda source: -source.stamp)
+
+    def about(self, name: str) -> Iterator[Named]:
+        """The places in files called `name`, of the newest source first."""
+        for source in self.all():
+            yield from source.about(name)
