@@ -108,13 +108,15 @@ class Tally:
         self._reasons: dict[bytes, tuple[str, bool]] = {}
         self._pairs: dict[tuple[str, Stack, Stack], _Pair] = {}
         self._before = b""
+        self._counted = (0, 0)  # in this chunk: a position and the number of lines before it
         self._graphs = self._fused = self._refused = 0
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count the lines of a chunk."""
+        self._counted = (0, line)
         for m in _LINE.finditer(chunk):
             if m.lastgroup == "reason":
-                self._refuse(chunk, m, start, line)
+                self._refuse(chunk, m, start)
             elif m.lastgroup == "fused":
                 self._fused += 1
             elif m["round"] == b"1":
@@ -135,7 +137,7 @@ class Tally:
 
     # -- lines ------------------------------------------------------------------
 
-    def _refuse(self, chunk: bytes, m: re.Match[bytes], start: int, line: int) -> None:
+    def _refuse(self, chunk: bytes, m: re.Match[bytes], start: int) -> None:
         self._refused += 1
         begin = chunk.rfind(b"\n", 0, m.start()) + 1
         known = self._reasons.get(m["reason"])
@@ -154,8 +156,9 @@ class Tally:
         pair = self._pairs.get(key)
         if pair is None:
             quoted = chunk[m.end() - len(m[0]) : m.end()].split(b" ", 1)[1].decode("utf-8", "replace")[:400]
-            number = line + chunk.count(b"\n", 0, begin) + 1
-            anchor = Anchor(self._name, start + begin, start + m.end(), number, quoted)
+            at, lines = self._counted
+            self._counted = (begin, lines + chunk.count(b"\n", at, begin))
+            anchor = Anchor(self._name, start + begin, start + m.end(), self._counted[1] + 1, quoted)
             names = (m["first"].decode("utf-8", "replace"), m["second"].decode("utf-8", "replace"))
             detail = m["reason"].decode("utf-8", "replace").strip()
             pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, _origin(head))
@@ -166,7 +169,7 @@ class Tally:
     def _stack(self, chunk: bytes, m: re.Match[bytes], head: bytes, side: str) -> Stack:
         """Stack of a node; of a fused one (`op3_op4`) that of its first member with one."""
         for name in re.split(rb"_(?=op\d|buf\d)", m[side]):
-            node = b"(name='" + name + b"'), "
+            node = b"(name='" + name + b"')"
             for text, end in ((chunk, m.start()), (self._before, len(self._before))):
                 position = text.rfind(node, 0, end)
                 while position >= 0 and not _same_writer(text, position, head):
