@@ -152,9 +152,15 @@ class Finding:
 
     @property
     def fingerprint(self) -> str:
-        """Stable across runs: rule, file, function and quoted text; no numbers or paths."""
+        """Stable across runs: rule, file, function and quoted text; no paths, and a number only for want of them."""
         place = self.code[0] if self.code else None
-        where = (place.file.replace("\\", "/").rsplit("/", 1)[-1], place.function, place.text.strip()) if place else ()
+        where = (place.file.replace("\\", "/").rsplit("/", 1)[-1], *_words(place)) if place else ()
         what = "".join(c for c in self.anchor.text if not c.isdigit()) if not place else ""
         key = "\0".join((self.rule, *where, what))
         return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _words(place: Place) -> tuple[str, str]:
+    """Function and quoted text, which survive edits above the line; the line only where neither is told."""
+    text = place.text.strip()
+    return place.function, text if text or place.function else f"line {place.line}"

@@ -32,6 +32,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -51,6 +52,9 @@ _ATEN: Final = Fix(
 _SMALLER: Final = Fix(
     "Offer the kernel smaller BLOCK sizes or fewer num_stages (and num_warps) in its configurations", "code"
 )
+
+# ptxas or Triton do not know the GPU: smaller blocks would not help.
+_TOOLCHAIN: Final = re.compile(r"gpu-name|ptxas|is not a recognized processor")
 
 
 def _need(reject: AutotuneReject) -> str:
@@ -104,8 +108,8 @@ def check(autotune: Autotune, exceptions: Exceptions, activity: Activity) -> Ite
     ended: set[int] = set()  # attempts whose end is told by an exception
     for reject in autotune.rejects:
         row = exceptions.said(reject)
-        if row is not None and row.seq in told:  # each exception of a chain says it
-            continue
+        if row is not None and (row.seq in told or _TOOLCHAIN.search(row.everything)):
+            continue  # each exception of a chain says it; what no configuration can compile is CMP011's
         if row is not None and row.kind != "logged" and last.get(reject.attempt, -1) < reject.seq:
             told.add(row.seq)
             ended.add(reject.attempt)
