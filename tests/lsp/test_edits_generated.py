@@ -37,7 +37,7 @@ def arguments(draw: st.DrawFn) -> str:
     if draw(st.integers(0, 9)) == 0:
         parts.append("**more")
     text = ",".join(draw(GAPS) + part + draw(GAPS) for part in parts)
-    if parts and draw(st.booleans()):
+    if draw(st.booleans()) and parts:
         text += ","
     return text + draw(GAPS)
 
