@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +18,10 @@ LATE_TRACEBACK: Final = 60.0
 
 def explained(findings: Sequence[Finding]) -> list[Finding]:
     """The findings with roles; `findings` in order of time."""
-    direct = {i: c for i in range(len(findings)) if (c := _cause(i, findings)) is not None}
+    # Only an end, or something that leaves a condition, explains others; of thousands of warnings none may.
+    able = [i for i, c in enumerate(findings) if c.severity is Severity.FATAL or c.leaves]
+    events = {c.event: i for i, c in reversed(list(enumerate(findings)))}
+    direct = {i: c for i in range(len(findings)) if (c := _cause(i, findings, able, events)) is not None}
     roots = {i: _root(i, direct) for i in direct}
     out = list(findings)
     for i, root in roots.items():
@@ -46,14 +49,14 @@ def _root(index: int, direct: dict[int, int]) -> int:
     return seen[-1]
 
 
-def _cause(index: int, findings: Sequence[Finding]) -> int | None:
-    """The index of the earliest finding that explains this one, or None."""
+def _cause(index: int, findings: Sequence[Finding], able: Sequence[int], events: Mapping[str, int]) -> int | None:
+    """The index of the earliest finding that explains this one, or None; `able` are those that may."""
     f = findings[index]
     if f.follows:
-        return next((i for i, c in enumerate(findings) if c.event == f.follows), None)
+        return events.get(f.follows)
     if f.severity is Severity.NOTE:
         return None
-    return next((i for i, c in enumerate(findings) if i != index and _explains(c, f)), None)
+    return next((i for i in able if i != index and _explains(findings[i], f)), None)
 
 
 def _explains(c: Finding, f: Finding) -> bool:

@@ -55,11 +55,11 @@ _TABLE: Final = re.compile(r"^\W*AUTOTUNE (?P<op>[\w.:]+)\((?P<shapes>[^)\n]*)\)
 _STRIDES: Final = re.compile(r"^strides: ([^\n]*)", re.M)
 _DTYPES: Final = re.compile(r"^dtypes: ([^\n]*)", re.M)
 _ROW: Final = re.compile(
-    r"^[ \t]+(?P<name>[\w.:]+) (?P<ms>[\d.]+|inf) ms (?:[\d.]+%|nan%|<DIVIDED BY ZERO ERROR>) ?(?P<config>[^\n]*)", re.M
+    r"^[ \t]+(?P<name>[\w.:]+) (?P<ms>\d+(?:\.\d+)?|inf) ms (?:[\d.]+%|nan%|<DIVIDED BY ZERO ERROR>) ?(?P<config>[^\n]*)", re.M
 )
 _TIME: Final = re.compile(
-    r"(?P<how>\w+) AUTOTUNE (?:benchmarking )?takes (?P<seconds>[\d.]+) seconds"
-    r"(?: and (?P<pre>[\d.]+) seconds precompiling)?(?: for (?P<choices>\d+) choices)?"
+    r"(?P<how>\w+) AUTOTUNE (?:benchmarking )?takes (?P<seconds>\d+(?:\.\d+)?) seconds"
+    r"(?: and (?P<pre>\d+(?:\.\d+)?) seconds precompiling)?(?: for (?P<choices>\d+) choices)?"
 )
 _RESOURCE: Final = re.compile(
     r"out of resources?: (?P<what>[\w ]+?),? Required: (?P<required>\d+),? Hardware limit: ?(?P<limit>\d+)"

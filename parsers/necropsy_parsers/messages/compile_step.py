@@ -54,7 +54,7 @@ _FRAME: Final = re.compile(r"^\s*\* (?P<function>\S+) (?P<file>.+):(?P<line>\d+)
 # Dynamo's own name of "all of it": `_compile.<locals>.compile_inner` up to 2.4. With `tabulate` installed the columns
 # stand apart by blanks, without it by commas; several values (2.1) are one a compilation.
 _TOTAL: Final = re.compile(
-    r"^\s*_compile\.(?:<locals>\.)?compile_inner(?:,|\s)\s*(?P<seconds>[\d.]+(?:, [\d.]+)*)", re.M
+    r"^\s*_compile\.(?:<locals>\.)?compile_inner(?:,|\s)\s*(?P<seconds>\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*)", re.M
 )
 
 

@@ -163,8 +163,7 @@ class Tally:
             detail = m["reason"].decode("utf-8", "replace").strip()
             pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, _origin(head))
         pair.count += 1
-        if pair.count == 1 or head[:200] not in pair.heads:
-            _writers(pair, head[:200])
+        _writers(pair, head[:200])
 
     def _stack(self, chunk: bytes, m: re.Match[bytes], head: bytes, side: str) -> Stack:
         """Stack of a node; of a fused one (`op3_op4`) that of its first member with one."""
@@ -188,11 +187,14 @@ def _same_writer(text: bytes, position: int, head: bytes) -> bool:
 
 
 def _writers(pair: _Pair, head: bytes) -> None:
-    """Notes the rank and the compile id of a head; heads of one millisecond are alike."""
+    """Notes the rank and the compile id of a head; all of one process and compilation are alike but for the clock."""
+    parts = head.split(b" ", 2)
+    key = parts[0] + parts[-1]
+    if key in pair.heads:
+        return
+    if len(pair.heads) < 10_000:
+        pair.heads.add(key)
     origin = _origin(head)
-    if len(pair.heads) > 1000:
-        pair.heads.clear()
-    pair.heads.add(head)
     if origin.rank is not None:
         pair.ranks.add(origin.rank)
     if origin.compile_id and len(pair.compile_ids) < 100:
