@@ -55,7 +55,9 @@ _TABLE: Final = re.compile(r"^\W*AUTOTUNE (?P<op>[\w.:]+)\((?P<shapes>[^)\n]*)\)
 _STRIDES: Final = re.compile(r"^strides: ([^\n]*)", re.M)
 _DTYPES: Final = re.compile(r"^dtypes: ([^\n]*)", re.M)
 _ROW: Final = re.compile(
-    r"^[ \t]+(?P<name>[\w.:]+) (?P<ms>\d+(?:\.\d+)?|inf) ms (?:[\d.]+%|nan%|<DIVIDED BY ZERO ERROR>) ?(?P<config>[^\n]*)", re.M
+    r"^[ \t]+(?P<name>[\w.:]+) (?P<ms>\d+(?:\.\d+)?|inf) ms (?:[\d.]+%|nan%|<DIVIDED BY ZERO ERROR>)"
+    r" ?(?P<config>[^\n]*)",
+    re.M,
 )
 _TIME: Final = re.compile(
     r"(?P<how>\w+) AUTOTUNE (?:benchmarking )?takes (?P<seconds>\d+(?:\.\d+)?) seconds"
