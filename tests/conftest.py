@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["NECROPSY_STRICT"] = "1"  # a rule that fails, fails its test
 
 ROOT = Path(__file__).resolve().parents[1]
 

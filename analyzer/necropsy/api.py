@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding
 from necropsy.processes import runs
 from necropsy.provenance.files import SourceTree
-from necropsy.report import InputRow, Report
+from necropsy.report import InputRow, NotEvaluated, Report
 from necropsy.rule import all_rules
 
 if TYPE_CHECKING:
@@ -87,7 +88,13 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
         if missing:
             report.not_evaluated += missing
             continue
-        found += rule.evaluate(loaded.evidence, config.rules.get(rule.code))
+        try:
+            found += rule.evaluate(loaded.evidence, config.rules.get(rule.code))
+        except Exception as error:  # one rule's fault must not cost the reader all others
+            if os.environ.get("NECROPSY_STRICT"):
+                raise
+            fault = f"a fault in the rule ({type(error).__name__}: {error})"
+            report.not_evaluated.append(NotEvaluated(rule.code, fault, "a report of this fault to Necropsy"))
     general = frozenset(r.code for r in all_rules() if r.general)
     found = correlate(found, general, loaded.evidence.get(Clocks).starts())
     report.findings = outlived(found, loaded.evidence.get(Activity))

@@ -40,7 +40,7 @@ from necropsy.evidence.compile_failures import CompileFailures
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Fact, Finding, Fix, Place, Severity
-from necropsy.provenance.breaks import BRANCH, LIMIT, OUTPUT, SCALAR, SHAPE, Incident
+from necropsy.provenance.breaks import BRANCH, LIMIT, OUTPUT, SCALAR, SHAPE, Incident, cause_of
 from necropsy.provenance.dynamo import claimed_frame, plain_function
 from necropsy.provenance.frames import is_library, place_of
 from necropsy.rule import rule
@@ -77,6 +77,8 @@ def check(breaks: GraphBreaks, skips: FrameSkips, failures: CompileFailures) -> 
         frame = claimed_frame(skip.frames)
         if skip.seq in told or (skip.file, plain_function(skip.function)) in named:
             continue
+        if cause_of(skip.reason, "", "") == LIMIT:
+            continue  # CMP008 says it with what changed
         if is_library(skip.file) and (frame is None or is_library(frame.file)):
             continue  # Dynamo gives up many functions of torch, and nobody can change them
         groups.setdefault((skip.file, plain_function(skip.function), None), []).append(skip)
