@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,34 +21,35 @@ _RANK: Final = {"fatal": 0, "error": 1, "warning": 2, "note": 3}
 _COPY: Final = 2  # quoted lines that an untitled document must hold to be taken for a reported file
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Where a document is: folders to look for files and reports in, workspace folders, settings that hold there."""
+
+    bases: tuple[Path, ...]
+    folders: tuple[Path, ...]
+    settings: Settings
+
+
 class About:
     """What the sources say of one document, as of its last edit."""
 
-    def __init__(
-        self,
-        text: str,
-        lines: list[str],
-        path: Path | None,
-        untitled: bool,
-        bases: Sequence[Path],
-        folders: Sequence[Path],
-        settings: Settings,
-    ) -> None:
+    def __init__(self, text: str, lines: list[str], path: Path | None, untitled: bool, surroundings: Around) -> None:
         self.text = text
         self.path = path
         self.untitled = untitled
-        self.bases = list(bases)
-        self.folders = list(folders)
-        self.settings = settings
+        self.around = surroundings
         self.tracked = Tracked(lines)
         self._named: list[Named] = []
         self._confirmed: set[str] = set()
         self._version = -1
         self._shown: list[Shown] | None = None
 
-    def forget(self) -> None:
-        """Ask the sources again."""
+    def move(self, around: Around) -> None:
+        """Settings or folders are others: ask the sources again."""
+        self.around = around
         self._version = -1
+        if self.path is not None:  # a copy without a name was recognised by its text, perhaps before edits
+            self._confirmed.clear()
 
     def edit(self, edits: Sequence[LineEdit]) -> None:
         """Follow the text."""
@@ -67,22 +69,35 @@ class About:
     def _take(self, sources: Sources) -> None:
         """Look for the places of every file that means this document."""
         files: dict[str, list[Named]] = {}
-        names = sources.about(self.path.name) if self.path else _all(sources) if self.untitled else ()
-        for named in names:
+        for named in self._candidates(sources):
             files.setdefault(named.place.file, []).append(named)
         meant = [found for file, found in files.items() if self._means(file, found)]
+        if self.path is None:
+            del meant[1:]  # a document without a name is a copy of one file; copies of that are as good
         self._named = [named for found in meant for named in found if _claims(named.place)]
         self.tracked.want((named.place for named in self._named), again=True)
         self._confirm(files)
+
+    def _candidates(self, sources: Sources) -> Iterator[Named]:
+        """The places in files whose name, or whose mapping by the settings, can mean this document."""
+        if self.path is None:
+            yield from _all(sources) if self.untitled else ()
+            return
+        names = {self.path.name: None}
+        for start in self.around.settings.path_mappings:  # which may give a file another name
+            if self.path in mapped(start, self.around.settings.path_mappings, self.around.folders):
+                names[path_parts(start)[-1]] = None
+        for name in names:
+            yield from sources.about(name)
 
     def _means(self, file: str, found: Sequence[Named]) -> bool:
         if file in self._confirmed:
             return True
         if self.path is None:
             return self._is_copy({named.place for named in found})
-        if by_settings := mapped(file, self.settings.path_mappings, self.folders):
+        if by_settings := mapped(file, self.around.settings.path_mappings, self.around.folders):
             return self.path in by_settings
-        return is_meant(file, self.path, self.bases)
+        return is_meant(file, self.path, self.around.bases)
 
     def _is_copy(self, places: Iterable[Place]) -> bool:
         """Whether all that was quoted of a file stands in this untitled document, line by line."""
@@ -103,17 +118,21 @@ class About:
             if self.path is None:
                 continue
             whole = common_suffix(file, str(self.path)) == len(path_parts(file)) > 1
-            if whole or self.path in mapped(file, self.settings.path_mappings, self.folders):
+            if whole or self.path in mapped(file, self.around.settings.path_mappings, self.around.folders):
                 self._confirmed.add(file)
 
     def _now(self) -> list[Shown]:
-        lines = self.tracked.lines
+        lines, settings = self.tracked.lines, self.around.settings
         found: dict[tuple[str, int, int], Shown] = {}
         for named in self._named:
             mark, place = self.tracked.marks[named.place], named.place
-            if mark.line is None or place.file not in self._confirmed or not self.settings.shows(named.finding.rule):
+            if (
+                mark.line is None
+                or place.file not in self._confirmed
+                or not self.around.settings.shows(named.finding.rule)
+            ):
                 continue
-            if mark.stale and not self.settings.stale:
+            if mark.stale and not self.around.settings.stale:
                 continue
             end = _end(place, mark.line, len(lines), mark.stale)
             if silenced(lines, mark.line, end, named.finding.rule):
@@ -126,7 +145,7 @@ class About:
         return sorted(found.values(), key=lambda s: (s.line, s.place_index > 0, _RANK[s.finding.severity]))
 
 
-def _all(sources: Sources) -> Iterable[Named]:
+def _all(sources: Sources) -> Iterator[Named]:
     for source in sources.all():
         for found in source.by_name().values():
             yield from found

@@ -11,7 +11,7 @@ from pygls.uris import to_fs_path, uri_scheme
 from pygls.workspace import TextDocument
 
 from necropsy.store import project_folder
-from necropsy_lsp.about import About
+from necropsy_lsp.about import About, Around
 from necropsy_lsp.mapping import bases_of, find_source
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.settings import Given, Settings, of_project
@@ -87,7 +87,7 @@ class Session:
         if self.folders:
             self.settings = self.settings_for(self.folders[0])
         for about in self._open.values():
-            about.forget()
+            about.move(self._around(about.path))
         self._tell()
 
     def settings_for(self, folder: Path) -> Settings:
@@ -143,21 +143,22 @@ class Session:
 
     def _about(self, document: TextDocument) -> About:
         path = path_of(document.uri)
-        folder = path.parent if path is not None else None
-        settings = self.settings_for(folder) if folder is not None else self.settings
-        lines = _lines(document)
-        bases = bases_of(path, self.folders) if path is not None else []
-        # A checkout may be opened below the folder that `analyze --save` took for the project.
-        bases = list(dict.fromkeys([*bases, *([project_folder(folder)] if folder is not None else [])]))
         untitled = uri_scheme(document.uri) == UNTITLED
-        return About(document.source, list(lines), path, untitled, bases, self.folders, settings)
+        return About(document.source, list(_lines(document)), path, untitled, self._around(path))
+
+    def _around(self, path: Path | None) -> Around:
+        if path is None:
+            return Around((), tuple(self.folders), self.settings)
+        # A checkout may be opened below the folder that `analyze --save` took for the project.
+        bases = dict.fromkeys([*bases_of(path, self.folders), project_folder(path.parent)])
+        return Around(tuple(bases), tuple(self.folders), self.settings_for(path.parent))
 
     def _report_folders(self) -> list[Path]:
         found: dict[Path, None] = {}
         for folder in self.folders:
             found |= dict.fromkeys((folder, project_folder(folder)))
         for about in self._open.values():
-            found |= dict.fromkeys(about.bases)
+            found |= dict.fromkeys(about.around.bases)
         return list(found)
 
     def _say_once(self, text: str) -> None:

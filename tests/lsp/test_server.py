@@ -128,7 +128,7 @@ def test_open_shows_a_stored_finding_on_its_line(
     assert ends([diagnostic]) == [(4, 8, end)]
     assert (diagnostic.code, diagnostic.source) == ("SYN001", "necropsy")
     assert diagnostic.severity is types.DiagnosticSeverity.Error
-    assert diagnostic.data["fingerprint"] == make_finding().fingerprint
+    assert (diagnostic.data or {})["fingerprint"] == make_finding().fingerprint
 
 
 def test_a_document_from_open_to_close(project: Path, store: Store, make_finding: Make) -> None:

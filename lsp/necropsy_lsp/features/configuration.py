@@ -25,8 +25,17 @@ class Configuration(Feature):
 
     def __init__(self, server: NecropsyServer) -> None:
         super().__init__(server)
-        server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(_settings_changed)
-        server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(_folders_changed)
+
+        @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+        def settings_changed(params: types.DidChangeConfigurationParams) -> None:
+            if self.can("workspace.configuration"):
+                self.server.later(self.ask())
+            else:
+                self.server.configure(of_client(params.settings))
+
+        @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+        def folders_changed(params: types.DidChangeWorkspaceFoldersParams) -> None:
+            self.server.configure()
 
     async def ask(self) -> None:
         """Ask the client for its settings and use them."""
@@ -64,15 +73,3 @@ class Configuration(Feature):
     def can(self, name: str) -> bool:
         """Whether the client has an ability."""
         return bool(get_capability(self.server.client_capabilities, name))
-
-
-def _settings_changed(server: NecropsyServer, params: types.DidChangeConfigurationParams) -> None:
-    own = next(f for f in server.features if isinstance(f, Configuration))
-    if own.can("workspace.configuration"):
-        server.later(own.ask())
-    else:
-        server.configure(of_client(params.settings))
-
-
-def _folders_changed(server: NecropsyServer, params: types.DidChangeWorkspaceFoldersParams) -> None:
-    server.configure()

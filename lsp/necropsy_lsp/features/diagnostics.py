@@ -50,8 +50,14 @@ class Diagnostics(Feature):
         self.pulls = self.server.session.settings.pull and self._can(PULL)
         if self.pulls:
             options = types.DiagnosticOptions(inter_file_dependencies=False, workspace_diagnostics=True)
-            self.server.feature(types.TEXT_DOCUMENT_DIAGNOSTIC, options)(_document)
-            self.server.feature(types.WORKSPACE_DIAGNOSTIC)(_workspace)
+
+            @self.server.feature(types.TEXT_DOCUMENT_DIAGNOSTIC, options)
+            def one(params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
+                return self.answer(params)
+
+            @self.server.feature(types.WORKSPACE_DIAGNOSTIC)
+            def every(params: types.WorkspaceDiagnosticParams) -> types.WorkspaceDiagnosticReport:
+                return self.answer_all(params)
 
     def opened(self, document: TextDocument) -> None:
         """Show what is known about the document."""
@@ -195,11 +201,3 @@ def is_python(document: TextDocument) -> bool:
 def result_id(items: list[types.Diagnostic]) -> str:
     """A name for these diagnostics: the same ones have the same."""
     return hashlib.sha256(msgspec.json.encode([repr(item) for item in items])).hexdigest()[:16]
-
-
-def _document(server: NecropsyServer, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
-    return next(f for f in server.features if isinstance(f, Diagnostics)).answer(params)
-
-
-def _workspace(server: NecropsyServer, params: types.WorkspaceDiagnosticParams) -> types.WorkspaceDiagnosticReport:
-    return next(f for f in server.features if isinstance(f, Diagnostics)).answer_all(params)
