@@ -84,7 +84,8 @@ def reference(fixtures: Path) -> dict[str, str]:
 
     made = {"rules/README.md": index_page(all_rules()), "tables.md": tables_page(all_tables())}
     made["messages.md"] = messages_page(all_messages())
-    made["torch-logs.md"] = torch_logs_page((k.name, k.reads) for k in (*all_messages(), *all_tallies()))
+    readers = [*((m.name, m.reads) for m in all_messages()), *((t.name, t.reads) for t in all_tallies())]
+    made["torch-logs.md"] = torch_logs_page(readers)
     for rule in all_rules():
         cases = cases_of(fixtures, rule.code)
         firing = next((case for case in cases if case.fires), None)

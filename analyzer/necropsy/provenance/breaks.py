@@ -6,13 +6,13 @@ attempts, so that a rule says it once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
 from necropsy_parsers.messages.graph_break import GraphBreak
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 
 from necropsy.finding import Place
@@ -57,7 +57,7 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
      r"|functions not implemented in python|SkipFilesVariable|SkipFunctionVariable|unsupported builtin"
      r"|Unsupported function call|Unsupported method call|untraceable|C/C\+\+"),
 )  # fmt: skip
-_EXPRESSIONS: Final = tuple((cause, re.compile(regex)) for cause, regex in _CAUSES)
+_EXPRESSIONS: Final = tuple((cause, lazily(regex)) for cause, regex in _CAUSES)
 _RANK: Final = {"exception": 0, "break": 1, "notice": 2, "warning": 3, "copy": 4}
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages.device_assert import DeviceAssert
+from necropsy_parsers.patterns import lazily
 
 from necropsy.evidence.exceptions import ExceptionRow
 from necropsy.finding import Fix, Place
@@ -21,7 +22,7 @@ from necropsy.provenance.calls import Call, calls_before, definitions, matching
 from necropsy.provenance.files import SourceTree
 
 # Errors after which the context is lost because a kernel failed. Not: memory, versions, missing devices.
-FAULTS: Final = re.compile(
+FAULTS: Final = lazily(
     r"device-side assert|illegal memory access|illegal address|misaligned address|illegal instruction"
     r"|invalid (?:address space|program counter|pc)|global/shared address space"
     r"|unspecified launch failure|launch failure"
@@ -42,9 +43,7 @@ class Kind:
 
 
 def _kind(condition: str, kernel: str, meaning: str, fix: str, calls: str, modules: str = "") -> Kind:
-    return Kind(
-        re.compile(condition), re.compile(kernel, re.I), meaning, fix, re.compile(calls), frozenset(modules.split())
-    )
+    return Kind(lazily(condition), lazily(kernel, re.I), meaning, fix, lazily(calls), frozenset(modules.split()))
 
 
 KINDS: Final = (

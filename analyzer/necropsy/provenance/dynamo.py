@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 
 from necropsy.provenance.frames import innermost_user
 
 # What Dynamo calls the rest of a function behind a graph break (torch/_dynamo/resume_execution.py, all releases).
-_RESUMED: Final = re.compile(r"(?:torch_dynamo_resume_in|__resume_at)_(?P<function>.+?)_at_(?P<line>\d+)(?:_\d+)?$")
-_COMPILER: Final = re.compile(
+_RESUMED: Final = lazily(r"(?:torch_dynamo_resume_in|__resume_at)_(?P<function>.+?)_at_(?P<line>\d+)(?:_\d+)?$")
+_COMPILER: Final = lazily(
     r"(?:^|[/\\])(?:torch|triton|torchgen|functorch)[/\\]|^<|(?:^|[/\\])[Ll]ib(?:64)?[/\\]python[\d.]+[/\\](?!site-packages|dist-packages)"
 )
 

@@ -7,12 +7,12 @@ job, is left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from necropsy_parsers.messages.process_exit import ProcessExit
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 
 from necropsy.evidence.elastic_failures import ElasticFailures
@@ -25,7 +25,7 @@ LAUNCHERS: Final = frozenset(
      "ActorDiedError", "RayActorError"}
 )  # fmt: skip
 _ASKED: Final = frozenset({"SIGTERM", "SIGINT"})  # how stopped processes end
-_SRUN_TASKS: Final = re.compile(r"srun: error: [\w.-]+: (tasks? [\d,-]+): ")
+_SRUN_TASKS: Final = lazily(r"srun: error: [\w.-]+: (tasks? [\d,-]+): ")
 _WRAPPED: Final = 400  # bytes between the two lines in which mpirun names a process and tells its end
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 from necropsy_parsers.text.traceback import Exc
 
 from necropsy.finding import Place
 
-_LIBRARY: Final = re.compile(
+_LIBRARY: Final = lazily(
     r"(?:^|[/\\])(?:site-packages|dist-packages)[/\\]"
     r"|(?:^|[/\\])[Ll]ib(?:64)?[/\\]python\d[\d.]*[/\\]"  # the standard library, conda's and pyenv's too
     r"|[/\\][Pp]ython[\d.]*[/\\](?:[Ll]ib|DLLs)[/\\]|python\d+\.zip"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.text.guard_failure import GuardFailure
 
 from necropsy.finding import Place
@@ -18,7 +18,7 @@ _STAGES: Final = {"keyset": 0, "dtype": 1, "device": 2, "requires_grad": 3, "ran
 # What goes to and fro in every job: a version that failed at something else did fit in this.
 _TOGGLES: Final = ("requires_grad", "state")
 # Files of torch and its neighbours after the common part with torch's own folder was cut off.
-_CUT_LIBRARY: Final = re.compile(
+_CUT_LIBRARY: Final = lazily(
     r"^(?:nn/(?:modules|functional|parallel|utils|attention)|_\w+/|utils/|optim/|distributed/|autograd/|fx/|amp/|cuda/"
     r"|functional\.py|[\w.-]+-packages/|transformers/|diffusers/|torchvision/|einops/|lightning/|accelerate/|peft/)"
 )

@@ -13,18 +13,18 @@ quoted lines are looked up in the file that launched the kernel (Triton 2.0 to 3
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.text.traceback import Exc
 
 from necropsy.finding import Place
 from necropsy.provenance.files import SourceTree
 
-_AT: Final = re.compile(r"^at (?P<line>\d+):(?P<column>\d+):")
-_DEF: Final = re.compile(r"\s*def (?P<name>\w+)\s*\(")
-_REASON: Final = re.compile(r"^\s*(?P<reason>\w+(?:Error|Exception)\(.*\)|[A-Z][^\n]{5,})$")
+_AT: Final = lazily(r"^at (?P<line>\d+):(?P<column>\d+):")
+_DEF: Final = lazily(r"\s*def (?P<name>\w+)\s*\(")
+_REASON: Final = lazily(r"^\s*(?P<reason>\w+(?:Error|Exception)\(.*\)|[A-Z][^\n]{5,})$")
 
 
 @dataclass(frozen=True, slots=True)

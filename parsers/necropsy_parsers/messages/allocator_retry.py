@@ -9,12 +9,12 @@ high memory pressure and is detrimental to performance. ...                     
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "allocator_retry"
@@ -32,10 +32,10 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 _FORMS: Final = (
-    (re.compile(r"cudaMalloc retries: (\d+)"), "memory_summary"),
-    (re.compile(r"['\"]?num_alloc_retries['\"]?\s*[:=]\s*(\d+)"), "memory_stats"),
-    (re.compile(r"(\d+) pytorch allocator cache flushes since last step"), "DeepSpeed"),
-    (re.compile(r"(\d+) (?:CUDA )?memory allocation retries"), "FSDP"),
+    (lazily(r"cudaMalloc retries: (\d+)"), "memory_summary"),
+    (lazily(r"['\"]?num_alloc_retries['\"]?\s*[:=]\s*(\d+)"), "memory_stats"),
+    (lazily(r"(\d+) pytorch allocator cache flushes since last step"), "DeepSpeed"),
+    (lazily(r"(\d+) (?:CUDA )?memory allocation retries"), "FSDP"),
 )
 
 

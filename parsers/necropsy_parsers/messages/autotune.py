@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -51,28 +52,28 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block sizes or "
     "`num_stages` may help.": {"kind": "shared memory", "required": 131072, "limit": 101376},
 }  # fmt: skip
-_TABLE: Final = re.compile(r"^\W*AUTOTUNE (?P<op>[\w.:]+)\((?P<shapes>[^)\n]*)\)", re.M)
-_STRIDES: Final = re.compile(r"^strides: ([^\n]*)", re.M)
-_DTYPES: Final = re.compile(r"^dtypes: ([^\n]*)", re.M)
-_ROW: Final = re.compile(
+_TABLE: Final = lazily(r"^\W*AUTOTUNE (?P<op>[\w.:]+)\((?P<shapes>[^)\n]*)\)", re.M)
+_STRIDES: Final = lazily(r"^strides: ([^\n]*)", re.M)
+_DTYPES: Final = lazily(r"^dtypes: ([^\n]*)", re.M)
+_ROW: Final = lazily(
     r"^[ \t]+(?P<name>[\w.:]+) (?P<ms>\d+(?:\.\d+)?|inf) ms (?:[\d.]+%|nan%|<DIVIDED BY ZERO ERROR>)"
     r" ?(?P<config>[^\n]*)",
     re.M,
 )
-_TIME: Final = re.compile(
+_TIME: Final = lazily(
     r"(?P<how>\w+) AUTOTUNE (?:benchmarking )?takes (?P<seconds>\d+(?:\.\d+)?) seconds"
     r"(?: and (?P<pre>\d+(?:\.\d+)?) seconds precompiling)?(?: for (?P<choices>\d+) choices)?"
 )
-_RESOURCE: Final = re.compile(
+_RESOURCE: Final = lazily(
     r"out of resources?: (?P<what>[\w ]+?),? Required: (?P<required>\d+),? Hardware limit: ?(?P<limit>\d+)"
 )
-_NO_CHOICES: Final = re.compile(r"No choices to select[^\n]*|All autotuning benchmarks failed[^\n]*")
+_NO_CHOICES: Final = lazily(r"No choices to select[^\n]*|All autotuning benchmarks failed[^\n]*")
 _REJECTS: Final = (
-    re.compile(r"Exception (?P<why>.*?) for benchmark choice (?P<choice>[^\n]*)", re.DOTALL),
-    re.compile(r"(?P<kind>Runtime|CUDA compilation) error during autotuning: \n?(?P<why>.*?)\. \n?Ignor", re.DOTALL),
-    re.compile(r"(?:Failed to benchmark|Timed out benchmarking|Fail to benchmark) choice '(?P<choice>[^'\n]*)'"),
+    lazily(r"Exception (?P<why>.*?) for benchmark choice (?P<choice>[^\n]*)", re.DOTALL),
+    lazily(r"(?P<kind>Runtime|CUDA compilation) error during autotuning: \n?(?P<why>.*?)\. \n?Ignor", re.DOTALL),
+    lazily(r"(?:Failed to benchmark|Timed out benchmarking|Fail to benchmark) choice '(?P<choice>[^'\n]*)'"),
 )
-_UNSEEN: Final = re.compile(r"No valid triton configs[^\n]*")
+_UNSEEN: Final = lazily(r"No valid triton configs[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)

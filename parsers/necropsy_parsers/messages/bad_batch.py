@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "bad_batch"
@@ -27,14 +28,14 @@ TRIGGERS: Final = (
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Skipping prediction for ERA5 because of 40320 NaN in tc_tokens.": {"kind": "nan", "subject": "tc_tokens"},
 }
-_NAN: Final = re.compile(r"\b(?:n?[Nn][Aa][Nn]s?|NaNs?|[Ii]nf(?:inite|inity|s)?|non-?finite(?: values?)?|not finite)\b")
-_ZERO: Final = re.compile(
+_NAN: Final = lazily(r"\b(?:n?[Nn][Aa][Nn]s?|NaNs?|[Ii]nf(?:inite|inity|s)?|non-?finite(?: values?)?|not finite)\b")
+_ZERO: Final = lazily(
     r"[Ll]oss is 0(?:\.0+)? for"
     r"|all[- ]zeros? (?:batch|input|sample|target)"
     r"|(?:batch|input|sample|target)s? (?:is|are|contains?) all[- ]zeros?"
     r"|empty batch"
 )
-_DATA: Final = re.compile(
+_DATA: Final = lazily(
     (
         r"\b(?:"
         r"inputs?|batch(?:es)?|samples?|data|tokens?|targets?|labels?|images?|features?|pixel\w*"
@@ -42,7 +43,7 @@ _DATA: Final = re.compile(
     ),
     re.IGNORECASE,
 )
-_ACT: Final = re.compile(
+_ACT: Final = lazily(
     (
         r"\b(?:"
         r"skip\w*|contain\w*|found|detect\w*|are|were|is|encounter\w*"
@@ -50,7 +51,7 @@ _ACT: Final = re.compile(
     ),
     re.IGNORECASE,
 )
-_NOT: Final = re.compile(
+_NOT: Final = lazily(
     (
         r"\b(?:"
         r"no|zero|0|without|check(?:ing)? for|assert no|remov\w+"
@@ -60,10 +61,10 @@ _NOT: Final = re.compile(
     ),
     re.IGNORECASE,
 )
-_SUBJECT: Final = re.compile(
+_SUBJECT: Final = lazily(
     r"\b(?:in|for|of|input|batch|tensor|sample\(s\):?|samples?)\s+[\[('\"`]?(?P<subject>[\w.\[\]-]+)"
 )
-_VALUE: Final = re.compile(
+_VALUE: Final = lazily(
     (
         r"learning[ _]rate|\blr\b|nan iterations|loss\W{1,3}\d"
         r"|(?:loss|norm|lr|ppl|acc\w*|psnr|metric)\S*\s*[:=]?\s*-?(?:nan|inf)"

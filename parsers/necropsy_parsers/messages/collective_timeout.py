@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 
 NAME: Final = "collective_timeout"
@@ -37,28 +38,28 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "sequence": 4141,
     },
 }
-_TIMEOUT: Final = re.compile(
+_TIMEOUT: Final = lazily(
     r"(?:\[Rank (?P<rank>\d+)\] )?"
     r"(?:Watchdog caught collective operation timeout|Caught collective operation timeout): "
     r"Work\w*\((?:SeqNum=(?P<seq>\d+), )?OpType=(?P<op>\w+)(?P<rest>[^)]*?(?:Timeout\(ms\)=(?P<limit>\d+))?)\)"
     r"(?: ran for (?P<ran>\d+) milliseconds)?"
 )
-_NUMEL: Final = re.compile(r"NumelIn=(\d+)|TensorShape=\[([\d, ]*)\]")
-_COUNTERS: Final = re.compile(
+_NUMEL: Final = lazily(r"NumelIn=(\d+)|TensorShape=\[([\d, ]*)\]")
+_COUNTERS: Final = lazily(
     r"(?:at work(?: sequence id)?: (?P<at>\d+)[, ]*)?"
     r".{0,40}?[Ll]ast enqueued(?: NCCL)? work: (?P<enqueued>-?\d+), (?:last started work: -?\d+, )?"  # since 2.13
     r"last completed(?: NCCL)? work: (?P<completed>-?\d+)"  # -1: none yet
 )
 # `name` takes the GUID in: groups of the same ID on other ranks are other groups. The description may be missing.
-_GROUP: Final = re.compile(
+_GROUP: Final = lazily(
     r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s(]+))? ?\((?P<name>[^)]*)\) Rank (?P<rank>\d+)\]"
 )
-_STACK: Final = re.compile(r"^#\d+ (?P<function>\S+) from (?P<file>.+):(?P<line>\d+)$", re.MULTILINE)
-_LAGGING: Final = re.compile(
+_STACK: Final = lazily(r"^#\d+ (?P<function>\S+) from (?P<file>.+):(?P<line>\d+)$", re.MULTILINE)
+_LAGGING: Final = lazily(
     r"(?:ranks? )?\[(?P<ranks>[\d, ]+)\] (?:(?:are|is) the lagging ranks?|finished collective #\d+, but didn't join)"
 )
-_OWN: Final = re.compile(r"\[(?:PG|Rank)[^\]]*\] ?|^.*\n", re.DOTALL)  # torch's labels, and the lines before
-_RANK: Final = re.compile(r"\[Rank (\d+)\]| Rank (\d+)\]")
+_OWN: Final = lazily(r"\[(?:PG|Rank)[^\]]*\] ?|^.*\n", re.DOTALL)  # torch's labels, and the lines before
+_RANK: Final = lazily(r"\[Rank (\d+)\]| Rank (\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)

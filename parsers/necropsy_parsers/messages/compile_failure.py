@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text.traceback import HEADER, Exc, TracebackReader
 from necropsy_parsers.torch_artifacts import Reads
@@ -103,33 +104,31 @@ _DYNAMO: Final = WRAPPERS | {
     "MissingOperatorWithDecomp",
 }  # fmt: skip
 # What Triton and Inductor's workers say in plain classes (RuntimeError, AssertionError).
-_PLAIN: Final = re.compile(
+_PLAIN: Final = lazily(
     r"Failed to find C compiler|libcuda\.so cannot found|Internal Triton PTX codegen error|PassManager::run failed"
     r"|Cannot find a working triton|too old to be supported by the triton|No working C\+\+ compiler found"
     r"|compilation subprocess exited unexpectedly|C\+\+ compile error"
 )
 _BREAKS: Final = frozenset({"Unsupported", "UserError", "FailOnRecompileLimitHit"})
-_BACKEND: Final = re.compile(r"backend='(?P<backend>[^'\n]*)' raised:")
-_INNER: Final = re.compile(
+_BACKEND: Final = lazily(r"backend='(?P<backend>[^'\n]*)' raised:")
+_INNER: Final = lazily(
     r"(?:(?:\w+\.)*(?:BackendCompilerFailed|InductorError|LoweringException|SubprocException): )?"
     r"(?:backend='[^'\n]*' raised:\s*)?(?P<error>(?:\w+\.)*[A-Z]\w+): (?P<reason>[^\n]*)"
 )
-_OPERATOR: Final = re.compile(r"^ *target: (?P<operator>[\w.:<>]+)", re.MULTILINE)
-_KERNEL: Final = re.compile(r"^Name=(?P<kernel>\w+)$", re.MULTILINE)
-_COMMAND: Final = re.compile(r"^Command:\s*\n(?P<command>[^\n]+)", re.MULTILINE)
-_OUTPUT: Final = re.compile(r"^Output:[^\S\n]*\n(?P<output>.*)", re.MULTILINE | re.DOTALL)
-_NOT_OUTPUT: Final = re.compile(r"^(?:Set TORCH|You can suppress|from user code:).*", re.MULTILINE | re.DOTALL)
-_GAVE_UP: Final = re.compile(
-    r"WON'T CONVERT (?P<function>\S+) (?P<file>[^\n]+?) line (?P<line>\d+)[ \t]*$", re.MULTILINE
-)
+_OPERATOR: Final = lazily(r"^ *target: (?P<operator>[\w.:<>]+)", re.MULTILINE)
+_KERNEL: Final = lazily(r"^Name=(?P<kernel>\w+)$", re.MULTILINE)
+_COMMAND: Final = lazily(r"^Command:\s*\n(?P<command>[^\n]+)", re.MULTILINE)
+_OUTPUT: Final = lazily(r"^Output:[^\S\n]*\n(?P<output>.*)", re.MULTILINE | re.DOTALL)
+_NOT_OUTPUT: Final = lazily(r"^(?:Set TORCH|You can suppress|from user code:).*", re.MULTILINE | re.DOTALL)
+_GAVE_UP: Final = lazily(r"WON'T CONVERT (?P<function>\S+) (?P<file>[^\n]+?) line (?P<line>\d+)[ \t]*$", re.MULTILINE)
 # What Dynamo ran on fake tensors, and what it raised: 2.1 to 2.5 on the next line, since 2.6 as `got ...`.
-_NODE: Final = re.compile(
+_NODE: Final = lazily(
     r"(?:Failed running|failed to run FX node with fake tensors:) call_\w+ "
     r"(?:<(?:built-in )?(?:function|method|bound method) (?P<function>[\w.]+)[^>\n]*>|(?P<operator>[\w.:]+))"
 )
-_GOT: Final = re.compile(r"\): got (?P<error>\w+)\((?P<quote>['\"])(?P<reason>.*?)(?P=quote),?\)\s*$", re.MULTILINE)
-_RAN: Final = re.compile(r"Failed running call_\w+ [^\n]*:\n(?P<reason>[^\n]+)")
-_VERBOSE: Final = re.compile(r"^=+ The above exception occurred while processing the following code =+$", re.MULTILINE)
+_GOT: Final = lazily(r"\): got (?P<error>\w+)\((?P<quote>['\"])(?P<reason>.*?)(?P=quote),?\)\s*$", re.MULTILINE)
+_RAN: Final = lazily(r"Failed running call_\w+ [^\n]*:\n(?P<reason>[^\n]+)")
+_VERBOSE: Final = lazily(r"^=+ The above exception occurred while processing the following code =+$", re.MULTILINE)
 MAX_TEXT: Final = 16_000  # characters kept of what a failure says
 
 

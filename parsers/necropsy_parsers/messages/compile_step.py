@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -47,13 +48,13 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Step 1: torchdynamo start tracing forward /home/trainer/vit/train.py:63": {"step": "trace", "function": "forward"},
     "Step 2: calling compiler function inductor": {"step": "backend", "backend": "inductor"},
 }
-_START: Final = re.compile(r"torchdynamo start tracing (?P<function>\S+) (?P<file>[^\n]+?):(?P<line>\d+)(?=,|\n|$)")
-_BACKEND: Final = re.compile(r"(?P<step>calling|done) compiler function (?P<backend>[^\n]+)")
-_GRAPH: Final = re.compile(r"done compiling (?P<way>FORWARDS|BACKWARDS|INFERENCE) graph (?P<graph>\d+)")
-_FRAME: Final = re.compile(r"^\s*\* (?P<function>\S+) (?P<file>.+):(?P<line>\d+)\s*$", re.M)
+_START: Final = lazily(r"torchdynamo start tracing (?P<function>\S+) (?P<file>[^\n]+?):(?P<line>\d+)(?=,|\n|$)")
+_BACKEND: Final = lazily(r"(?P<step>calling|done) compiler function (?P<backend>[^\n]+)")
+_GRAPH: Final = lazily(r"done compiling (?P<way>FORWARDS|BACKWARDS|INFERENCE) graph (?P<graph>\d+)")
+_FRAME: Final = lazily(r"^\s*\* (?P<function>\S+) (?P<file>.+):(?P<line>\d+)\s*$", re.M)
 # Dynamo's own name of "all of it": `_compile.<locals>.compile_inner` up to 2.4. With `tabulate` installed the columns
 # stand apart by blanks, without it by commas; several values (2.1) are one a compilation.
-_TOTAL: Final = re.compile(
+_TOTAL: Final = lazily(
     r"^\s*_compile\.(?:<locals>\.)?compile_inner(?:,|\s)\s*(?P<seconds>\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*)", re.M
 )
 

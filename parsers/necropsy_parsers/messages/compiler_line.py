@@ -9,12 +9,12 @@ has only the command. Inductor quotes the output of its compiler in the exceptio
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "compiler_line"
@@ -28,7 +28,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "text": "/usr/bin/ld: cannot find -lcuda: No such file or directory"
     },
 }
-_LINE: Final = re.compile(
+_LINE: Final = lazily(
     r"^\S+\.(?:c|cc|cpp|cu|h|hpp)[:(][\d:,)]* ?:? ?fatal error: \S[^\n]*|^\S*ld: cannot find -l\S[^\n]*"
 )
 

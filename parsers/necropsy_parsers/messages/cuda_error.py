@@ -13,12 +13,12 @@ at the very launch that failed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "cuda_error"
@@ -44,11 +44,11 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 
-_ERROR: Final = re.compile(
+_ERROR: Final = lazily(
     r"(?:(?P<api>CUDA|HIP)(?: driver)? error: ?|cuda runtime error \(\d+\) ?: ?|Triton Error \[(?:CUDA|HIP)\]: ?)"
     r"(?P<error>[^\n(]+?)(?= at /| \(\w+ at |\. ?$|$|\n| \()"
 )
-_NAME: Final = re.compile(r"\b(?P<name>(?:cuda|hip)Error[A-Z]\w+|CUDA_ERROR_[A-Z_]+)\b")
+_NAME: Final = lazily(r"\b(?P<name>(?:cuda|hip)Error[A-Z]\w+|CUDA_ERROR_[A-Z_]+)\b")
 _ASYNC: Final = "asynchronously reported at some other API call"
 _DSA: Final = "TORCH_USE_CUDA_DSA"
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -58,34 +59,32 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "torch.compiler.cudagraph_mark_step_begin() before each model invocation.": {"frames": (), "gradient": False},
 }  # fmt: skip
 
-_SKIP: Final = re.compile(
+_SKIP: Final = lazily(
     r"(?:(?:skipping|disabling) cudagraphs?(?: for backward)? (?:due to |for (?=unknown)))+(?P<reason>[^\n]*)"
 )
-_PART: Final = re.compile(r"cudagraph partition due to (?P<reason>[^\n]*)")
-_NODE: Final = re.compile(r"^ *(?P<node>\w+): reason=(?P<reason>[^\n]+?), ir=\w+(?:, fx=(?P<op>[\w.:]+))?", re.M)
-_COUNTS: Final = re.compile(
+_PART: Final = lazily(r"cudagraph partition due to (?P<reason>[^\n]*)")
+_NODE: Final = lazily(r"^ *(?P<node>\w+): reason=(?P<reason>[^\n]+?), ir=\w+(?:, fx=(?P<op>[\w.:]+))?", re.M)
+_COUNTS: Final = lazily(
     r"Created (?P<all>\d+) graph partitions: (?P<captured>\d+) cudagraphable, (?P<left>\d+) non-cudagraphable"
     r"|cudagraph partition into (?P<old>\d+) partitions"
 )
-_SIZES: Final = re.compile(r"We have observed (?P<count>\d+) distinct sizes")
-_PENDING: Final = re.compile(
+_SIZES: Final = lazily(r"We have observed (?P<count>\d+) distinct sizes")
+_PENDING: Final = lazily(
     r"Unable to hit fast path of CUDAGraphs because (?:of )?(?:pending|outputs from a previous step)"
 )
-_AGAIN: Final = re.compile(r"Re-recording function=\S+?,(?: mode=\w+,)? reason=(?P<reason>[^\n]*)")
-_OVERWRITTEN: Final = re.compile(
+_AGAIN: Final = lazily(r"Re-recording function=\S+?,(?: mode=\w+,)? reason=(?P<reason>[^\n]*)")
+_OVERWRITTEN: Final = lazily(
     r"accessing (?P<grad>gradient )?tensor output of CUDAGraphs that has been overwritten\s+by a subsequent run"
     r"(?:\. Stack trace: (?P<stack>.*?))?(?=\. (?:To prevent overwriting|This can happen with)|\Z)",
     re.DOTALL,
 )
-_FRAME: Final = re.compile(
+_FRAME: Final = lazily(
     r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[^\n]*))?'
     r'(?:\n(?!\s*File ")(?P<text>[ \t]+[^\n]*))?'
 )
-_INPUT: Final = re.compile(r"input name: (?P<name>\w+)\. data pointer changed")
-_NAMED: Final = re.compile(
-    r"^cpu device \((?P<cpu>\w+)\)|incompatible op (?P<op>[\w.:]+)|^(?P<devices>multiple device.*)"
-)
-_INSTANCES: Final = re.compile(r"\((\d+) instances?\)")
+_INPUT: Final = lazily(r"input name: (?P<name>\w+)\. data pointer changed")
+_NAMED: Final = lazily(r"^cpu device \((?P<cpu>\w+)\)|incompatible op (?P<op>[\w.:]+)|^(?P<devices>multiple device.*)")
+_INSTANCES: Final = lazily(r"\((\d+) instances?\)")
 _KINDS: Final = (
     ("rerecord", "exceeding max re-recording limit"),
     ("cpu", "cpu device"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "data_worker"
@@ -28,16 +29,16 @@ TRIGGERS: Final = (
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "RuntimeError: DataLoader worker (pid 6403) is killed by signal: Killed. ": {"pids": (6403,), "signal": "Killed"},
 }
-_KILLED: Final = re.compile(r"DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?P<signal>[^.\n]+)")
-_EXITED: Final = re.compile(
+_KILLED: Final = lazily(r"DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?P<signal>[^.\n]+)")
+_EXITED: Final = lazily(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) exited unexpectedly(?: with exit code (?P<code>-?\d+))?"
 )
-_SHM: Final = re.compile(
+_SHM: Final = lazily(
     r"out of shared memory|insufficient shared memory"
     r"|unable to (?:open|allocate|write to) (?:shared memory|file)[^\n]*(?:torch_|/dev/shm)?"
     r"|unable to mmap \d+ bytes from file <?/torch"
 )
-_COUNT: Final = re.compile(
+_COUNT: Final = lazily(
     r"This DataLoader will create (?P<asked>\d+) worker processes in total\. Our suggested max number of worker in "
     r"current system is (?P<suggested>\d+)"
 )

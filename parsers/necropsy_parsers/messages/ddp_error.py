@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "ddp_error"
@@ -36,21 +37,19 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 100 params, "
     "while rank 0 has inconsistent 98 params.": {"kind": "model"},
 }
-_NAMES: Final = re.compile(r"Parameters? which did not receive grad for rank (?P<rank>\d+): (?P<names>[^\n]+)")
-_INDICES: Final = re.compile(
-    r"Parameter indices which did not receive grad for rank (?P<rank>\d+): (?P<indices>[\d ]+)"
-)
-_TWICE: Final = re.compile(
+_NAMES: Final = lazily(r"Parameters? which did not receive grad for rank (?P<rank>\d+): (?P<names>[^\n]+)")
+_INDICES: Final = lazily(r"Parameter indices which did not receive grad for rank (?P<rank>\d+): (?P<indices>[\d ]+)")
+_TWICE: Final = lazily(
     r"Parameter at index (?P<index>\d+)(?: with name (?P<name>[\w.]+))? has been marked as ready twice"
 )
-_PRINT: Final = re.compile(
+_PRINT: Final = lazily(
     r"Rank (?P<rank>\d+) is running (?:inconsistent )?collective: "
     r"(?P<print>CollectiveFingerPrint\((?:[^()]|\([^()]*\))*\)?|\w+)"
 )
-_FIELDS: Final = re.compile(
+_FIELDS: Final = lazily(
     r"SequenceNumber=(?P<seq>\d+)|OpType=(?P<op>\w+)|TensorShape=\[(?P<shape>[\d, ]*)\]|TensorDtypes=(?P<dtype>[\w ]+)"
 )
-_MODEL: Final = re.compile(
+_MODEL: Final = lazily(
     r"DDP expects same model across all ranks, but Rank (?P<a>\d+) has (?P<na>\d+) params, "
     r"while rank (?P<b>\d+) has inconsistent (?P<nb>\d+) params"
     r"|(?:params|Params)\[(?P<index>\d+)\] in this process with sizes (?P<sa>\[[^\]]*\]) "

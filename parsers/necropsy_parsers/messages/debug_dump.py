@@ -10,12 +10,12 @@ ProcessGroupNCCL since torch 2.2 (heartbeat monitor).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "debug_dump"
@@ -26,12 +26,12 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "initiator": False,
     },
 }
-_OWN: Final = re.compile(r"from this local rank|First PG on this rank to signal dumping")
-_OTHER: Final = re.compile(
+_OWN: Final = lazily(r"from this local rank|First PG on this rank to signal dumping")
+_OTHER: Final = lazily(
     r"(?:from (?:another|other) rank|from  ?rank \d|from a global rank|via (?:the )?(?:TCP)?[Ss]tore)"
 )
-_RANK: Final = re.compile(r"Rank (\d+)\]")
-_FROM: Final = re.compile(r"from  ?(?:other |global )?rank (\d+)")  # c10d puts two blanks: "from  rank 7"
+_RANK: Final = lazily(r"Rank (\d+)\]")
+_FROM: Final = lazily(r"from  ?(?:other |global )?rank (\d+)")  # c10d puts two blanks: "from  rank 7"
 
 
 @dataclass(frozen=True, slots=True)

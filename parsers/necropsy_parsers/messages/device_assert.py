@@ -9,12 +9,12 @@ drained, before or after the traceback, and never carry a rank.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "device_assert"
@@ -28,20 +28,20 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 
-_LINE: Final = re.compile(
+_LINE: Final = lazily(
     r"(?P<file>[\w./\\:-]+\.\w+):(?P<line>\d+): (?P<kernel>.+?): block: \[(?P<block>[\d,]+)\], "
     r"thread: \[(?P<thread>[\d,]+)\],? Assertion [`'](?P<condition>.+)[`'] ?failed"
 )
 
 
 # c10/cuda/CUDADeviceAssertionHost.cpp, since torch 2.0.
-_DSA: Final = re.compile(
+_DSA: Final = lazily(
     r"GPU assertion failure message = (?P<condition>[^\n]+)\n\s*File containing assertion = (?P<file>\S+):(?P<line>\d+)"
     r"(?:\n[^\n]*?Thread ID[^\n=]*= \[(?P<thread>[\d,]+)\]"
     r"|\n[^\n]*?Block ID[^\n=]*= \[(?P<block>[\d,]+)\]"
     r"|\n\s*Device function[^\n]*)*"
 )
-_DSA_KERNEL: Final = re.compile(r"Name of kernel launched that led to failure = (?P<kernel>[^\n]+)")
+_DSA_KERNEL: Final = lazily(r"Name of kernel launched that led to failure = (?P<kernel>[^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ MPS's own::
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "device_memory"
@@ -41,28 +41,28 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 _UNITS: Final = {"bytes": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
                  "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}  # fmt: skip
 _SIZE: Final = r"(?<![\d.])(-?[\d.]{1,24}) ?([KMGTP]i?B|bytes|B)\b"
-_HEAD: Final = re.compile(
+_HEAD: Final = lazily(
     r"(?P<backend>CUDA|HIP|XPU|NPU|MPS|MUSA|HPU|Privateuse\w*) (?:backend )?out of memory"
     r"|Tried to allocate (?=[\d]|more than)"
     r"|(?:CUDA error|cuda runtime error \(2\) ?|CUDA driver error"
     r"|hipErrorOutOfMemory|Triton Error \[\w+\]):? ?:? out of memory"
 )
 _FIELDS: Final = {
-    "tried": re.compile(r"(?:Tried to allocate|Requested size:) " + _SIZE),
-    "total": re.compile(r"total capaci?ty of " + _SIZE + r"|" + _SIZE + r" total capacity|max allowed: " + _SIZE),
-    "free": re.compile(r"of which " + _SIZE + r" is free|; " + _SIZE + r" free"),
-    "in_use": re.compile(r"this process has " + _SIZE),
-    "allocated": re.compile(
+    "tried": lazily(r"(?:Tried to allocate|Requested size:) " + _SIZE),
+    "total": lazily(r"total capaci?ty of " + _SIZE + r"|" + _SIZE + r" total capacity|max allowed: " + _SIZE),
+    "free": lazily(r"of which " + _SIZE + r" is free|; " + _SIZE + r" free"),
+    "in_use": lazily(r"this process has " + _SIZE),
+    "allocated": lazily(
         r"allocated memory " + _SIZE + r" is allocated|" + _SIZE + r" already allocated|MPS allocated: " + _SIZE
     ),
-    "unallocated": re.compile(_SIZE + r" is reserved by (?:PyTorch|\w+) but unallocated"),
-    "reserved": re.compile(_SIZE + r" (?:reserved in total by PyTorch|cached)"),
-    "pools": re.compile(r"with " + _SIZE + r" allocated in private pools"),
-    "allowed": re.compile(_SIZE + r" allowed[;.]"),
+    "unallocated": lazily(_SIZE + r" is reserved by (?:PyTorch|\w+) but unallocated"),
+    "reserved": lazily(_SIZE + r" (?:reserved in total by PyTorch|cached)"),
+    "pools": lazily(r"with " + _SIZE + r" allocated in private pools"),
+    "allowed": lazily(_SIZE + r" allowed[;.]"),
 }
-_DEVICE: Final = re.compile(r"\b((?:GPU|NPU|XPU|Tile)\s?\d+)(?: has|;)")
-_OTHERS: Final = re.compile(r"Process (\d+) has " + _SIZE)
-_ABSURD: Final = re.compile(r"Tried to allocate more than 1EB")
+_DEVICE: Final = lazily(r"\b((?:GPU|NPU|XPU|Tile)\s?\d+)(?: has|;)")
+_OTHERS: Final = lazily(r"Process (\d+) has " + _SIZE)
+_ABSURD: Final = lazily(r"Tried to allocate more than 1EB")
 
 
 @dataclass(frozen=True, slots=True)

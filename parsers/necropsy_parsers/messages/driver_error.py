@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "driver_error"
@@ -49,18 +50,18 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 _BUS: Final = r"(?:PCI:)?(?P<bus>[0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?"
-_XID: Final = re.compile(
+_XID: Final = lazily(
     rf"NVRM: Xid \({_BUS}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<code>\d+), ?"
     r"(?:pid='?<?(?P<pid>\d+|\w+)>?'?, ?)?(?:Ch \w+, ?)?(?:name=(?P<name>[^,]+), ?)?(?P<detail>.*)$"
 )
-_SXID: Final = re.compile(rf"SXid \({_BUS}\): (?P<code>\d+), ?(?P<detail>(?P<how>Non-fatal|Fatal)?.*)$")
+_SXID: Final = lazily(rf"SXid \({_BUS}\): (?P<code>\d+), ?(?P<detail>(?P<how>Non-fatal|Fatal)?.*)$")
 _FORMS: Final = (
-    (re.compile(rf"NVRM: (?:GPU {_BUS}: )?(?:GPU has )?fallen off the bus"), "lost"),
-    (re.compile(rf"Unable to determine the device handle for (?:GPU ?)?(?:\d+: ?)?{_BUS}: (?P<detail>.+)$"), "lost"),
-    (re.compile(r"NVMLError_GpuIsLost|NVML: GPU is lost|GPU is lost\. +Reboot the system"), "lost"),
-    (re.compile(rf"AER: Uncorrect(?:ed|able) \(Fatal\) error (?:message )?received:? (?:from )?{_BUS}"), "pcie"),
-    (re.compile(rf"{_BUS}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\)"), "pcie"),
-    (re.compile(r"critical temperature reached(?: \((?P<detail>\d+ C)\))?,? shutting down"), "heat"),
+    (lazily(rf"NVRM: (?:GPU {_BUS}: )?(?:GPU has )?fallen off the bus"), "lost"),
+    (lazily(rf"Unable to determine the device handle for (?:GPU ?)?(?:\d+: ?)?{_BUS}: (?P<detail>.+)$"), "lost"),
+    (lazily(r"NVMLError_GpuIsLost|NVML: GPU is lost|GPU is lost\. +Reboot the system"), "lost"),
+    (lazily(rf"AER: Uncorrect(?:ed|able) \(Fatal\) error (?:message )?received:? (?:from )?{_BUS}"), "pcie"),
+    (lazily(rf"{_BUS}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\)"), "pcie"),
+    (lazily(r"critical temperature reached(?: \((?P<detail>\d+ C)\))?,? shutting down"), "heat"),
 )
 
 

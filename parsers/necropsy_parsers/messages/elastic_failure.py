@@ -16,13 +16,13 @@ decorated with `@record`, the traceback of its error file stands in the summary,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from necropsy_parsers.messages import Message, read_all
 from necropsy_parsers.messages.process_exit import signal_of
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text.traceback import PythonTraceback, TracebackReader
 
@@ -37,12 +37,12 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "  error_file: /tmp/torchelastic_x1/none_y2/attempt_0/1/error.json": {"name": "error_file"},
     "Root Cause (first observed failure):": {"name": "root"},
 }
-_LINE: Final = re.compile(r"\s*(?P<name>time|host|rank|exitcode|error_file|traceback) *: ?(?P<value>.*)$")
-_ROOT: Final = re.compile(r"\s*Root Cause \(first observed failure\):")
-_RANK: Final = re.compile(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
-_EXIT: Final = re.compile(r"(?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
-_NOTHING: Final = re.compile(r"<N/A>$|To enable traceback see|Signal \d+ \(\S+\) received by PID")
-_FOLDER: Final = re.compile(r"attempt_\d+/(\d+)/[^/]+$")
+_LINE: Final = lazily(r"\s*(?P<name>time|host|rank|exitcode|error_file|traceback) *: ?(?P<value>.*)$")
+_ROOT: Final = lazily(r"\s*Root Cause \(first observed failure\):")
+_RANK: Final = lazily(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
+_EXIT: Final = lazily(r"(?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
+_NOTHING: Final = lazily(r"<N/A>$|To enable traceback see|Signal \d+ \(\S+\) received by PID")
+_FOLDER: Final = lazily(r"attempt_\d+/(\d+)/[^/]+$")
 INDENT: Final = 2  # blanks before each line of an entry
 NEAR: Final = 16 * 1024  # bytes between the lines of one worker's entry: error files bring whole tracebacks
 

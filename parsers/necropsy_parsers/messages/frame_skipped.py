@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -55,26 +56,24 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 
-_LOOP: Final = re.compile(r"Skipping frame because there is a graph break in a for/while loop")
-_SUMMARY: Final = re.compile(
+_LOOP: Final = lazily(r"Skipping frame because there is a graph break in a for/while loop")
+_SUMMARY: Final = lazily(
     r"<FrameSummary file (?P<file>[^\n>]+), line (?P<line>\d+) in (?P<function>[^\n>]+(?:>(?=>))?)>"
 )
-_INFO: Final = re.compile(
+_INFO: Final = lazily(
     r"(?:decided to skip|will skip tracing) the frame (?P<function>\S+) \((?P<file>[^\n]+) line (?P<line>\d+)\)"
 )
-_REASON: Final = re.compile(r"^[ \t]*Reason: (?P<reason>[^\n]+)", re.MULTILINE)
-_GAVE_UP: Final = re.compile(
-    r"WON'T CONVERT (?P<function>\S+) (?P<file>[^\n]+?) line (?P<line>\d+)[ \t]*$", re.MULTILINE
-)
-_ERROR: Final = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): (?P<text>\S[^\n]*)", re.MULTILINE)
-_ROUTINE: Final = re.compile(r"skipping: (?P<function>\S+) \(reason: (?P<reason>[^\n]+), file: (?P<file>[^\n)]+)\)")
-_USER: Final = re.compile(r"from user code:|processing the following code ==|in the following user code:")
-_FRAME: Final = re.compile(
+_REASON: Final = lazily(r"^[ \t]*Reason: (?P<reason>[^\n]+)", re.MULTILINE)
+_GAVE_UP: Final = lazily(r"WON'T CONVERT (?P<function>\S+) (?P<file>[^\n]+?) line (?P<line>\d+)[ \t]*$", re.MULTILINE)
+_ERROR: Final = lazily(r"^(?P<type>[A-Za-z_][\w.]*): (?P<text>\S[^\n]*)", re.MULTILINE)
+_ROUTINE: Final = lazily(r"skipping: (?P<function>\S+) \(reason: (?P<reason>[^\n]+), file: (?P<file>[^\n)]+)\)")
+_USER: Final = lazily(r"from user code:|processing the following code ==|in the following user code:")
+_FRAME: Final = lazily(
     r'^[ \t]*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[^\n]+))?\n?'
     r'(?P<text>(?![ \t]*File ")[ \t]*\S[^\n]*)?',
     re.MULTILINE,
 )
-_ON_PURPOSE: Final = re.compile(
+_ON_PURPOSE: Final = lazily(
     r"no content in function call|No ops traced|torch\._dynamo\.skip_frame|no tensor", re.IGNORECASE
 )
 

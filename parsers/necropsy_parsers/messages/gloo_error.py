@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "gloo_error"
@@ -25,7 +26,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "waited_ms": 8000,
     },
 }
-_CLOSED: Final = re.compile(
+_CLOSED: Final = lazily(
     r"gloo/transport\S*\] ?"
     r"(?P<why>(?:"
     r"Connection (?:closed|reset|refused)|Read error|Write error"
@@ -33,9 +34,9 @@ _CLOSED: Final = re.compile(
     r")[^\n\[]*)"
     r"(?: ?\[(?P<peer>[^\]]+)\]:(?P<port>\d+))?"
 )
-_TIMEOUT: Final = re.compile(r"Timed out waiting (?P<ms>\d+) ?ms for (?P<what>\w+) operation to complete")
-_ABSENT: Final = re.compile(r"Ranks? (?P<ranks>\d[\d, ]*) failed to pass monitoredBarrier[^\n]*")
-_LOST: Final = re.compile(
+_TIMEOUT: Final = lazily(r"Timed out waiting (?P<ms>\d+) ?ms for (?P<what>\w+) operation to complete")
+_ABSENT: Final = lazily(r"Ranks? (?P<ranks>\d[\d, ]*) failed to pass monitoredBarrier[^\n]*")
+_LOST: Final = lazily(
     r"Rank \d+ successfully reached monitoredBarrier, but received errors while waiting for send/recv"
     r" from rank (?P<rank>\d+)"
 )

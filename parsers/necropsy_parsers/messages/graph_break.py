@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -76,7 +77,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Graph break from `Tensor.item()`, consider setting:": {"form": "notice", "kind": "Tensor.item"},
 }
 
-_HEAD: Final = re.compile(
+_HEAD: Final = lazily(
     r"^[ \t]*(?:Graph break in user code at (?P<place>[^\n]+):(?P<line>\d+)"
     r"|Graph break \((?P<copy>[^)\n]*suppressed[^)\n]*)\) in user code at (?P<cplace>[^\n]+):(?P<cline>\d+)"
     r"|Graph break: (?!torch\.compile cannot)(?P<old>[^\n]*(?:\n(?!.*Graph break)[^\n]*){0,12}?)from user code at:"
@@ -84,30 +85,30 @@ _HEAD: Final = re.compile(
     re.MULTILINE,
 )
 _NOTICE_REST: Final = "to include these operations in the captured graph."
-_REASON: Final = re.compile(r"^[ \t]*(?:Graph Break )?Reason: ", re.MULTILINE)
-_STACK: Final = re.compile(r"^[ \t]*(?:User code traceback:|from user code:)[ \t]*$", re.MULTILINE)
-_STACK_END: Final = re.compile(
+_REASON: Final = lazily(r"^[ \t]*(?:Graph Break )?Reason: ", re.MULTILINE)
+_STACK: Final = lazily(r"^[ \t]*(?:User code traceback:|from user code:)[ \t]*$", re.MULTILINE)
+_STACK_END: Final = lazily(
     r"^[ \t]*(?:Traceback \(most recent call last\)|NOTE: the most recent|Most recent bytecode|Stack \(most recent"
     r"|Set TORCH|Stack variable source attribution)",
     re.MULTILINE,
 )
-_FRAME: Final = re.compile(
+_FRAME: Final = lazily(
     r'^[ \t]*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[^\n]+))?\n?'
     r'(?P<text>(?![ \t]*File ")[ \t]*\S[^\n]*)?',
     re.MULTILINE,
 )
-_RAISED: Final = re.compile(r"^[ \t]*(?:torch\._dynamo\.exc\.)?(?:Unsupported|UserError): ", re.MULTILINE)
-_KIND: Final = re.compile(
+_RAISED: Final = lazily(r"^[ \t]*(?:torch\._dynamo\.exc\.)?(?:Unsupported|UserError): ", re.MULTILINE)
+_KIND: Final = lazily(
     r"^(?P<kind>[^\n]+)\n(?:[ \t]*Higher Order Operator: (?P<operator>[^\n]*)\n)?[ \t]*Explanation:[ \t]?", re.MULTILINE
 )
-_PART: Final = re.compile(r"^[ \t]*(?P<name>Explanation|Hint|Developer debug context): ?", re.MULTILINE)
-_PAGE: Final = re.compile(r"/gb/gb(?P<id>\d+)\.html")
-_MORE: Final = re.compile(r"^[ \t]*For more details about this graph break", re.MULTILINE)
-_SECOND: Final = re.compile(r"\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*")
-_LED: Final = re.compile(
+_PART: Final = lazily(r"^[ \t]*(?P<name>Explanation|Hint|Developer debug context): ?", re.MULTILINE)
+_PAGE: Final = lazily(r"/gb/gb(?P<id>\d+)\.html")
+_MORE: Final = lazily(r"^[ \t]*For more details about this graph break", re.MULTILINE)
+_SECOND: Final = lazily(r"\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*")
+_LED: Final = lazily(
     r"(?:Encountered (?:graph break|intentional)|Failed to handle graph break)[^\n]*:[ \t]*\n\s*(?=\S)"
 )
-_SKIPPED: Final = re.compile(r"frame skipped: (?P<function>\S+) \((?P<file>[^\n]+) line (?P<line>\d+)\)")
+_SKIPPED: Final = lazily(r"frame skipped: (?P<function>\S+) \((?P<file>[^\n]+) line (?P<line>\d+)\)")
 _LONG: Final = 79  # a line this long may have been cut by a terminal in the middle of a word
 
 

@@ -11,12 +11,12 @@ torch 2.2 and later; the process is aborted, while a collective that times out i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "heartbeat"
@@ -27,12 +27,12 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "progress in monitoring enqueued collectives.": {"spoken_by": 3, "seconds": 480, "gil": False},
     "Could not acquire GIL within 300 ms on exit, possible GIL induced hang": {"gil": True},
 }
-_STUCK: Final = re.compile(
+_STUCK: Final = lazily(
     r"ProcessGroup\w+'s watchdog got stuck for (?P<seconds>\d+) ?s(?:ec(?:onds?)?)? without making progress"
     r"|Heartbeat monitor timed out! Process will be terminated"
 )
-_GIL: Final = re.compile(r"Could not acquire GIL within \d+ ?ms")
-_RANK: Final = re.compile(r"\b[Rr]ank (\d+)\]")
+_GIL: Final = lazily(r"Could not acquire GIL within \d+ ?ms")
+_RANK: Final = lazily(r"\b[Rr]ank (\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)

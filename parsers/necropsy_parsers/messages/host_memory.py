@@ -9,13 +9,13 @@ allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.messages.device_memory import size
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "host_memory"
@@ -30,16 +30,16 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 }
 _KILLS: Final = (
     (
-        re.compile(
+        lazily(
             r"(?P<cg>Memory cgroup )?[Oo]ut of memory: "
             r"Kill(?:ed)? process (?P<pid>\d+) \((?P<name>[^)]*)\)"
             r"(?:.*?anon-rss:(?P<rss>\d+)kB)?"
         ),
         "the kernel",
     ),
-    (re.compile(r"oom-kill:constraint=\w+.*?task=(?P<name>[^,]+),pid=(?P<pid>\d+)"), "the kernel"),
+    (lazily(r"oom-kill:constraint=\w+.*?task=(?P<name>[^,]+),pid=(?P<pid>\d+)"), "the kernel"),
     (
-        re.compile(
+        lazily(
             r"Detected \d+ oom[_-]kill event"
             r"|oom-kill event\(s\) in "
             r"|Some of (?:your|the step) (?:processes|tasks) (?:may )?have been (?:OOM Killed|killed by the cgroup)"
@@ -50,9 +50,9 @@ _KILLS: Final = (
         ),
         "Slurm",
     ),
-    (re.compile(r"\bOOMKilled\b"), "Kubernetes"),
+    (lazily(r"\bOOMKilled\b"), "Kubernetes"),
     (
-        re.compile(
+        lazily(
             r"(?:Workers? \(tasks / actors\)|task|actor|worker).{0,80}"
             r"(?:killed|were killed) due to (?:the )?"
             r"(?:node running low on memory|memory pressure)"
@@ -62,11 +62,11 @@ _KILLS: Final = (
     ),
 )
 _ALLOC: Final = (
-    re.compile(
+    lazily(
         r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (?P<bytes>\d+) bytes"
     ),
-    re.compile(r"Unable to allocate (?P<size>[\d.]+) (?P<unit>[KMGTP]iB) for an array"),
-    re.compile(r"OSError: \[Errno 12\] Cannot allocate memory|\bMemoryError\b|std::bad_alloc|Cannot allocate memory"),
+    lazily(r"Unable to allocate (?P<size>[\d.]+) (?P<unit>[KMGTP]iB) for an array"),
+    lazily(r"OSError: \[Errno 12\] Cannot allocate memory|\bMemoryError\b|std::bad_alloc|Cannot allocate memory"),
 )
 
 

@@ -17,12 +17,12 @@ Inductor has no lowering) are logged at INFO, each with its arguments.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -62,24 +62,24 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "float32 matrix multiplication available but not enabled. Consider setting "
     "`torch.set_float32_matmul_precision('high')` for better performance.": {"kind": "tf32"},
 }  # fmt: skip
-_FALLBACK: Final = re.compile(
+_FALLBACK: Final = lazily(
     r"Using FallbackKernel: (?P<kernel>[\w.:]+)"
     r"|(?:Creating implicit fallback for:|(?P<missing>missing lowering|missing decomposition))"
     r"(?:\s*\n?\s*target: (?P<target>[\w.:]+))?"
     r"|(?P<shim>[\w.:]+) is missing a c-shim implementation"
 )
 _HINTS: Final = (
-    ("tiling", re.compile(r"possibly bad tiling: [^\n]*")),
-    ("strided reduction", re.compile(r"[Rr]eduction over non-contiguous dims")),
-    ("tiles", re.compile(r"Found optimal tiling with [^\n]*")),
-    ("padding", re.compile(r"Skip comprehensive padding [^\n]*")),
-    ("flash", re.compile(r"TensorFloat32 tensor cores [^\n]*? but not enabled\. Skipping pattern matching")),
-    ("tf32", re.compile(r"TensorFloat32 tensor cores [^\n]*? but not enabled(?!\. Skipping)")),
-    ("sms", re.compile(r"[Nn]ot enough SMs to use max_autotune_gemm mode")),
-    ("sms", re.compile(r"GPU arch does not support max_autotune_gemm mode")),
-    ("softmax", re.compile(r"Online softmax is disabled on the fly")),
-    ("complex", re.compile(r"does not support code generation for complex operators")),
-    ("gemm", re.compile(r"(?:No|All) choices for [^\n]*?using ATen backend as fallback")),
+    ("tiling", lazily(r"possibly bad tiling: [^\n]*")),
+    ("strided reduction", lazily(r"[Rr]eduction over non-contiguous dims")),
+    ("tiles", lazily(r"Found optimal tiling with [^\n]*")),
+    ("padding", lazily(r"Skip comprehensive padding [^\n]*")),
+    ("flash", lazily(r"TensorFloat32 tensor cores [^\n]*? but not enabled\. Skipping pattern matching")),
+    ("tf32", lazily(r"TensorFloat32 tensor cores [^\n]*? but not enabled(?!\. Skipping)")),
+    ("sms", lazily(r"[Nn]ot enough SMs to use max_autotune_gemm mode")),
+    ("sms", lazily(r"GPU arch does not support max_autotune_gemm mode")),
+    ("softmax", lazily(r"Online softmax is disabled on the fly")),
+    ("complex", lazily(r"does not support code generation for complex operators")),
+    ("gemm", lazily(r"(?:No|All) choices for [^\n]*?using ATen backend as fallback")),
 )
 
 

@@ -7,12 +7,12 @@ RuntimeError: GET was unable to find an engine to execute this computation
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "library_status"
@@ -25,10 +25,10 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "call": "cublasCreate",
     },
 }
-_STATUS: Final = re.compile(
+_STATUS: Final = lazily(
     r"\b(?P<status>(?P<lib>CUBLAS|CUBLASLT|CUDNN|CUSOLVER|CUSPARSE|NVJPEG|CUTENSOR)_STATUS_(?P<what>[A-Z_]+))"
 )
-_CALL: Final = re.compile(r"when calling [`'\"]?(?P<call>\w+)")
+_CALL: Final = lazily(r"when calling [`'\"]?(?P<call>\w+)")
 _NAMES: Final = {
     "CUBLAS": "cuBLAS",
     "CUBLASLT": "cuBLASLt",

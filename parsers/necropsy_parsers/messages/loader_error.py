@@ -7,12 +7,12 @@ python: symbol lookup error: /opt/ext/ops.so: undefined symbol: _ZN3c105ErrorC2E
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "loader_error"
@@ -28,11 +28,11 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "python: symbol lookup error: /opt/ext/ops.so: undefined symbol: _ZN3c105ErrorC2E": {"library": "/opt/ext/ops.so"},
 }
 _FORMS: Final = (
-    re.compile(r"(?P<program>\S+): error while loading shared libraries: (?P<library>[^:]+): (?P<what>.+)"),
-    re.compile(r"(?P<program>\S+): symbol lookup error: (?P<library>[^:]+): (?P<what>undefined symbol: \w+)"),
-    re.compile(r"(?P<program>)Could not load library (?P<library>\S+?)\.? Error: (?P<what>.+)"),
-    re.compile(r"(?P<program>)(?:Invalid handle\. )?(?P<what>Cannot load symbol (?P<library>\w+))"),
-    re.compile(r"(?P<program>\S+): (?P<library>\S+): (?P<what>version `[\w.]+' not found \(required by [^)]+\))"),
+    lazily(r"(?P<program>\S+): error while loading shared libraries: (?P<library>[^:]+): (?P<what>.+)"),
+    lazily(r"(?P<program>\S+): symbol lookup error: (?P<library>[^:]+): (?P<what>undefined symbol: \w+)"),
+    lazily(r"(?P<program>)Could not load library (?P<library>\S+?)\.? Error: (?P<what>.+)"),
+    lazily(r"(?P<program>)(?:Invalid handle\. )?(?P<what>Cannot load symbol (?P<library>\w+))"),
+    lazily(r"(?P<program>\S+): (?P<library>\S+): (?P<what>version `[\w.]+' not found \(required by [^)]+\))"),
 )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "loss_scale"
@@ -23,7 +24,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 4096.0": {"skipped": 1, "scale": 4096.0},
 }
 _N: Final = r"(?P<{}>[\d.]+(?:[eE][-+]?\d+)?)"
-_SKIP: Final = re.compile(
+_SKIP: Final = lazily(
     r"(?:[Oo]verflow|OVERFLOW)[.!]?.{0,60}?[Ss]kipping step.{0,60}?"
     r"(?:reducing (?:loss scale )?(?:to|from \S+ to) "
     + _N.format("to")
@@ -34,17 +35,17 @@ _SKIP: Final = re.compile(
     + _N.format("was")
     + r", (?:but hysteresis|reducing to ?(?P<down>[\d.]+(?:[eE][-+]?\d+)?))"
 )
-_FLOOR: Final = re.compile(
+_FLOOR: Final = lazily(
     r"loss scale already at minimum|Minimum loss scale reached"
     r"|[Ll]oss scale has been (?:reduced|decreased).{0,40}minimum"
 )
-_PLAIN: Final = re.compile(
+_PLAIN: Final = lazily(
     r"\b(?:loss[ _]?scale|amp[ _]?scale|grad[ _]?scale|scale)['\"]?\s*[:=|]?\s*" + _N.format("scale") + r"(?![\w%])",
     re.IGNORECASE,
 )
 
 
-_SKIPPED: Final = re.compile(r"number of skipped iterations:\s*(\d+)")  # Megatron-LM
+_SKIPPED: Final = lazily(r"number of skipped iterations:\s*(\d+)")  # Megatron-LM
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "nccl_error"
@@ -48,21 +49,21 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "peer": "10.0.24.53",
     },
 }
-_DUPLICATE: Final = re.compile(
+_DUPLICATE: Final = lazily(
     r"Duplicate GPU detected ?: rank (?P<a>\d+) and rank (?P<b>\d+) both on CUDA device (?P<bus>[0-9a-f]+)"
 )
-_PEER: Final = re.compile(
+_PEER: Final = lazily(
     r"(?:Call to \w+ (?:from|to)|Connect to|connect to|peer|Peer|remote|from) "
     r"(?P<peer>\d+\.\d+\.\d+\.\d+|[0-9a-f:]{6,}|[\w.-]+\.[\w.-]+)<(?P<port>\d+)>"
     r"(?: (?:failed|error)[: ]*(?P<why>[A-Za-z][^\n]*)| with (?:status=|error )(?P<status>\w+(?:\(\d+\))?))?"
 )
 _KIND: Final = (
     (
-        re.compile(r"creating shared memory segment|shared memory segment .{0,60}(?:failed|No space)|/dev/shm/nccl"),
+        lazily(r"creating shared memory segment|shared memory segment .{0,60}(?:failed|No space)|/dev/shm/nccl"),
         "shared-memory",
     ),
     (
-        re.compile(
+        lazily(
             r"ncclRemoteError"
             r"|Got completion from peer"
             r"|remote process exited or there was a network error"
@@ -72,20 +73,20 @@ _KIND: Final = (
         ),
         "remote",
     ),
-    (re.compile(r"ncclUnhandledCudaError|unhandled cuda error|Cuda failure"), "cuda"),
-    (re.compile(r"ncclSystemError|unhandled system error|Call to (?:connect|bind|ibv_\w+)"), "system"),
-    (re.compile(r"ncclInvalidUsage|invalid usage"), "usage"),
-    (re.compile(r"ncclInvalidArgument|invalid argument"), "usage"),
-    (re.compile(r"ncclInternalError|internal error"), "internal"),
-    (re.compile(r"NCCL communicator was aborted|communicator .{0,40}aborted"), "aborted"),
+    (lazily(r"ncclUnhandledCudaError|unhandled cuda error|Cuda failure"), "cuda"),
+    (lazily(r"ncclSystemError|unhandled system error|Call to (?:connect|bind|ibv_\w+)"), "system"),
+    (lazily(r"ncclInvalidUsage|invalid usage"), "usage"),
+    (lazily(r"ncclInvalidArgument|invalid argument"), "usage"),
+    (lazily(r"ncclInternalError|internal error"), "internal"),
+    (lazily(r"NCCL communicator was aborted|communicator .{0,40}aborted"), "aborted"),
 )
-_COMM: Final = re.compile(
+_COMM: Final = lazily(
     r"\bcomm 0x[0-9a-f]+ rank (?P<rank>\d+) n[Rr]anks (?P<nranks>\d+) "
     r"cudaDev (?P<dev>\d+)(?: nvmlDev \d+)? "
     r"busId (?P<bus>[0-9a-f]+)"
 )
-_ADAPTER: Final = re.compile(r"\bhca (\w+)")
-_VERSION: Final = re.compile(r"NCCL version (?P<version>[\d.]+)")
+_ADAPTER: Final = lazily(r"\bhca (\w+)")
+_VERSION: Final = lazily(r"NCCL version (?P<version>[\d.]+)")
 
 
 @dataclass(frozen=True, slots=True)

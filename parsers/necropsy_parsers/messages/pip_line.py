@@ -10,12 +10,12 @@ People paste them behind an error to show that a package is there; the folders t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "pip_line"
@@ -43,16 +43,16 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "installation of the wheel.": {"kind": "installed", "package": "triton"},
 }
 
-_COMMAND: Final = re.compile(
+_COMMAND: Final = lazily(
     r"^(?:\([\w.-]+\) )?(?:PS )?(?:(?P<folder>[A-Za-z]:\\[^>\n]*|/[^>\n]*)>|[\w.@:~/ -]{0,80}[$#%]) ?"
     r"(?P<command>[^\n]*?\bpip3? install (?P<rest>[^\n]+))"
 )
-_NAME: Final = re.compile(r"(?:\S*[/\\])?(?P<name>[A-Za-z][\w.]*?(?:-[A-Za-z]\w*)*)(?:-\d[\w.+-]*\.whl|[=<>!~\[].*)?$")
-_FOUND: Final = re.compile(
+_NAME: Final = lazily(r"(?:\S*[/\\])?(?P<name>[A-Za-z][\w.]*?(?:-[A-Za-z]\w*)*)(?:-\d[\w.+-]*\.whl|[=<>!~\[].*)?$")
+_FOUND: Final = lazily(
     r"^Requirement already satisfied: (?P<package>[\w.-]+)[^\s]* in (?P<folder>\S.*?)"
     r"(?: \(from (?P<by>[\w.-]+?)(?:[=<>!~(,\[].*)?\))?(?: \([\w.+!-]+\))?$"
 )
-_THERE: Final = re.compile(r"^(?P<package>[\w.-]+) is already installed with the same version as the provided wheel")
+_THERE: Final = lazily(r"^(?P<package>[\w.-]+) is already installed with the same version as the provided wheel")
 
 
 @dataclass(frozen=True, slots=True)

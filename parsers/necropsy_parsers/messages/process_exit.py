@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Origin, Record
 
 NAME: Final = "process_exit"
@@ -77,51 +78,49 @@ SIGNALS: Final = {
     24: "SIGXCPU",
 }
 _WORDS: Final = (
-    (re.compile(r"Segmentation fault|segmentation fault|SIGSEGV"), "SIGSEGV"),
-    (re.compile(r"Illegal instruction|SIGILL"), "SIGILL"),
-    (re.compile(r"Bus error|SIGBUS"), "SIGBUS"),
-    (re.compile(r"Floating point exception|SIGFPE"), "SIGFPE"),
-    (re.compile(r"\bKilled\b|SIGKILL"), "SIGKILL"),
-    (re.compile(r"\bAborted\b|SIGABRT"), "SIGABRT"),
-    (re.compile(r"\bTerminated\b|SIGTERM"), "SIGTERM"),
+    (lazily(r"Segmentation fault|segmentation fault|SIGSEGV"), "SIGSEGV"),
+    (lazily(r"Illegal instruction|SIGILL"), "SIGILL"),
+    (lazily(r"Bus error|SIGBUS"), "SIGBUS"),
+    (lazily(r"Floating point exception|SIGFPE"), "SIGFPE"),
+    (lazily(r"\bKilled\b|SIGKILL"), "SIGKILL"),
+    (lazily(r"\bAborted\b|SIGABRT"), "SIGABRT"),
+    (lazily(r"\bTerminated\b|SIGTERM"), "SIGTERM"),
 )
 # A whole line of a shell or launcher; words inside prose do not count.
-_SHELL: Final = re.compile(
+_SHELL: Final = lazily(
     r"(?:\S*(?:bash|sh|/\S+): (?:line \d+:|\S+:)? *)?(?:\[\d+\][+-]? +)?(?:(?P<pid>\d+) +)?"
     r"(?P<what>Segmentation fault|Killed|Aborted|Illegal instruction|Bus error|Floating point exception)"
     r"(?P<core>\s*\(core dumped\))?(?:\s{2,}\S.*|\s+(?:nohup|python|torchrun|bash|sh|accelerate|deepspeed"
     r"|\S+\.(?:sh|py)|/\S+|[\"$]\S*).*)?\s*$"
 )
-_FATAL: Final = re.compile(r"Fatal Python error: (?P<reason>[^\n]+)")
-_SRUN: Final = re.compile(r"srun: error: (?P<host>[\w.-]+): tasks? (?P<tasks>[\d,-]+): (?P<what>.+)$")
-_CODE: Final = re.compile(
+_FATAL: Final = lazily(r"Fatal Python error: (?P<reason>[^\n]+)")
+_SRUN: Final = lazily(r"srun: error: (?P<host>[\w.-]+): tasks? (?P<tasks>[\d,-]+): (?P<what>.+)$")
+_CODE: Final = lazily(
     r"^(?:exit|exit code|Exit code|exit status)[ :=]+(?P<bare>-?\d{1,3})$"
     r"|\bexitcode\s*: ?(?P<elastic>-?\d{1,3})\b(?:.{0,40}?pid: ?(?P<pid>\d+))?"
     r"|\b(?:[Pp]rocess|[Cc]ommand|[Jj]ob|[Ss]cript|[Tt]ask|[Cc]ontainer|[Pp]rogram|main)\b.{0,100}?"
     r"(?:exit(?:ed)?(?: with)?(?: exit)?(?: error)? ?(?:code|status)|exited with|returned non-zero exit "
     r"status)[^\w-]{0,4}(?P<code>-?\d{1,3})\b"
 )
-_DIED: Final = re.compile(
+_DIED: Final = lazily(
     r"died with <Signals\.(?P<signal>SIG\w+): \d+>|Signal (?P<n>\d+) \((?P<s>SIG\w+)\) received by PID (?P<pid>\d+)"
 )
 # Launchers that say which of their processes they mean.
 _NAMED: Final = (
-    re.compile(
-        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\) of (?:binary|fn): "
-    ),
-    re.compile(
+    lazily(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\) of (?:binary|fn): "),
+    lazily(
         r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on(?: "
         r"signal (?P<signal>\d+)|$)"
     ),
     # PRRTE (Open MPI 5) breaks the line before "signal"; both name the first process with an exit code on its own line.
-    re.compile(r"^signal (?P<signal>\d+)(?: \([\w .]+\))?\.$"),
-    re.compile(r"^Process name: \[(?:\[\d+,\d+\],|\S+[@,])(?P<rank>\d+)\]$"),
-    re.compile(r"\[rank: (?P<rank>\d+)\] Child process with PID (?P<pid>\d+) terminated with code (?P<code>-?\d+)\."),
-    re.compile(r"\] exits with return code = (?P<code>-?\d+)$"),
-    re.compile(r"\bprocess (?P<local>\d+) terminated with (?:signal (?P<name>SIG\w+)|exit code (?P<code>\d+))"),
+    lazily(r"^signal (?P<signal>\d+)(?: \([\w .]+\))?\.$"),
+    lazily(r"^Process name: \[(?:\[\d+,\d+\],|\S+[@,])(?P<rank>\d+)\]$"),
+    lazily(r"\[rank: (?P<rank>\d+)\] Child process with PID (?P<pid>\d+) terminated with code (?P<code>-?\d+)\."),
+    lazily(r"\] exits with return code = (?P<code>-?\d+)$"),
+    lazily(r"\bprocess (?P<local>\d+) terminated with (?:signal (?P<name>SIG\w+)|exit code (?P<code>\d+))"),
 )
 # Ray lists what may have happened (SIGKILL, SIGSEGV, ...) without knowing; only a number says something.
-_RAY: Final = re.compile(
+_RAY: Final = lazily(
     r"A worker died or was killed while executing .*?Worker IP address: (?P<ip>\S+) .*?Worker PID: (?P<pid>\d+)"
     r" .*?Worker exit detail: (?P<detail>(?:.*?with an exit code (?P<code>-?\d+))?.*)"
 )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 
 NAME: Final = "python_warning"
@@ -30,13 +31,11 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "line": 12,
     },
 }
-_LINE: Final = re.compile(
+_LINE: Final = lazily(
     r"(?P<file>(?:[A-Za-z]:)?[^\s:][^:]*?):(?P<line>\d+): (?P<category>[\w.]*Warning): (?P<message>.*)", re.S
 )
-_FRAME: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<function>.+?)\s*$')
-_ANOMALY: Final = re.compile(
-    r"Error detected in (?P<node>\w+)\. (?:Traceback of forward call|No forward pass information)"
-)
+_FRAME: Final = lazily(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<function>.+?)\s*$')
+_ANOMALY: Final = lazily(r"Error detected in (?P<node>\w+)\. (?:Traceback of forward call|No forward pass information)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.text.guard_failure import GuardFailure, failures
 from necropsy_parsers.torch_artifacts import Reads
@@ -46,12 +47,12 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "refused": "",
     },
 }
-_HEAD: Final = re.compile(r"Recompiling function (?P<function>.+?) in (?P<file>[^\n]+?):(?P<line>\d+)(?=['\"\s]|$)")
-_STANCE: Final = re.compile(
+_HEAD: Final = lazily(r"Recompiling function (?P<function>.+?) in (?P<file>[^\n]+?):(?P<line>\d+)(?=['\"\s]|$)")
+_STANCE: Final = lazily(
     r"filename: '(?P<file>[^'\n]+)', function name: '(?P<function>[^'\n]+)', line number: (?P<line>\d+)"
 )
-_REASONS: Final = re.compile(r"triggered by the following guard failure(?:\(s\))?:[ \t]*")
-_TUPLE_END: Final = re.compile(r"""["']\)$""")
+_REASONS: Final = lazily(r"triggered by the following guard failure(?:\(s\))?:[ \t]*")
+_TUPLE_END: Final = lazily(r"""["']\)$""")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.text.guard_failure import GuardFailure, failure
 from necropsy_parsers.torch_artifacts import Reads
@@ -44,24 +45,20 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
     "   function: 'forward' (/home/trainer/head.py:131)": {"function": "forward", "line": 131, "form": "function"},
 }
-_HIT: Final = re.compile(
-    r"(?:^|[\]:])[ \t]*torch\._dynamo hit config\.(?P<option>\w+) \((?P<limit>\d+)\)", re.MULTILINE
-)
-_FUNCTION: Final = re.compile(r"^ *function: '(?P<function>[^'\n]+)' \((?P<file>[^\n]+):(?P<line>\d+)\)", re.MULTILINE)
-_REASON: Final = re.compile(
+_HIT: Final = lazily(r"(?:^|[\]:])[ \t]*torch\._dynamo hit config\.(?P<option>\w+) \((?P<limit>\d+)\)", re.MULTILINE)
+_FUNCTION: Final = lazily(r"^ *function: '(?P<function>[^'\n]+)' \((?P<file>[^\n]+):(?P<line>\d+)\)", re.MULTILINE)
+_REASON: Final = lazily(
     r"(?:last reason|reasons):(?:\s*reasons:)?[ \t]*(?P<reason>.*?)"
     r"(?=\n\s*[Tt]o (?:log all recompilation|diagnose recompilation)|\Z)",
     re.DOTALL,
 )
 _NO_GUARD: Final = frozenset({"unknown", "condition", "bool"})
-_ENDS: Final = re.compile(
+_ENDS: Final = lazily(
     r"(?:FailOnRecompileLimitHit|FailOnCacheLimitHit)|Dynamo (?:re)?(?:compile|cache) limit exceeded"
     r"|(?P<option>(?:accumulated_)?(?:cache_size|recompile)_limit) reached"
 )
-_OPTION: Final = re.compile(
-    r"Limit type: (?P<a>\w+)|exceeding the (?P<b>\w+) cache size limit|(?P<c>\w*_limit) reached"
-)
-_VALUE: Final = re.compile(r"currently set to (?P<limit>\d+)")
+_OPTION: Final = lazily(r"Limit type: (?P<a>\w+)|exceeding the (?P<b>\w+) cache size limit|(?P<c>\w*_limit) reached")
+_VALUE: Final = lazily(r"currently set to (?P<limit>\d+)")
 
 
 @dataclass(frozen=True, slots=True)

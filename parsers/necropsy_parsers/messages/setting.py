@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "setting"
@@ -46,35 +47,35 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
     "torchrun --nproc_per_node 8 --max-restarts=0 train.py": {"name": "TORCHELASTIC_MAX_RESTARTS", "value": "0"},
 }
-_ADVICE: Final = re.compile(
+_ADVICE: Final = lazily(
     (
         r"\b(?:try|consider|set(?:ting)?|pass(?:ing)?|use|using"
         r"|you (?:can|may|should)|recommend\w*|please|if|hint|e\.g\.|see|enable)\b.{0,160}$"
     ),
     re.IGNORECASE,
 )
-_COMMENT: Final = re.compile(r"\s*#\s*(?:export|set|[A-Z_]+=)")
+_COMMENT: Final = lazily(r"\s*#\s*(?:export|set|[A-Z_]+=)")
 _KNOWN: Final = (
     r"(?<![A-Z0-9_])(?P<name>PYTORCH_(?:CUDA_)?ALLOC_CONF|CUDA_LAUNCH_BLOCKING|CUDA_VISIBLE_DEVICES"
     r"|(?:TORCH_)?NCCL_[A-Z0-9_]+|TORCH_FR_[A-Z_]+|TORCH_DISTRIBUTED_DEBUG|TORCHELASTIC_MAX_RESTARTS"
     r"|TORCHDYNAMO_DISABLE|TORCH_COMPILE_DISABLE)"
 )
-_PAIR: Final = re.compile(
+_PAIR: Final = lazily(
     _KNOWN + r"(?: \([^()]{1,90}\))?"
     r"['\"]?\s*(?:=|:|\bis set to\b|\bset by environment to\b)\s*['\"]?(?P<value>[^\s'\"]+)"
 )
-_OVERRIDDEN: Final = re.compile(rf"ENV\[{_KNOWN}\] = .{{0,200}}? will be overridden to (?P<value>\S+)")  # torchtitan
-_OLD_NAME: Final = re.compile(rf"Environment variable {_KNOWN} is deprecated; use \w+ instead")
-_NO_WATCHDOG: Final = re.compile(_KNOWN + r" is enabled, NO watchdog thread is created")
-_TURNED_ON: Final = re.compile(rf"must both be enabled\. Enabling {_KNOWN}")  # by TORCH_NCCL_DESYNC_DEBUG=1
+_OVERRIDDEN: Final = lazily(rf"ENV\[{_KNOWN}\] = .{{0,200}}? will be overridden to (?P<value>\S+)")  # torchtitan
+_OLD_NAME: Final = lazily(rf"Environment variable {_KNOWN} is deprecated; use \w+ instead")
+_NO_WATCHDOG: Final = lazily(_KNOWN + r" is enabled, NO watchdog thread is created")
+_TURNED_ON: Final = lazily(rf"must both be enabled\. Enabling {_KNOWN}")  # by TORCH_NCCL_DESYNC_DEBUG=1
 _IN_WORDS: Final = ((_OVERRIDDEN, None), (_OLD_NAME, ""), (_NO_WATCHDOG, "1"), (_TURNED_ON, "3"))
 _UNFILLED: Final = ("$", "{", "%", "<")
-_RESTARTS: Final = re.compile(
+_RESTARTS: Final = lazily(
     r"\b(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate launch)\b.{0,400}? "
     r"--max[-_]restarts[= ]['\"]?(?P<value>\d+)\b"
 )
-_VERSION: Final = re.compile(r"PyTorch version:? (?P<a>\d+\.\d+[\w.+]*)|\btorch==(?P<b>\d+\.\d+[\w.+]*)")
-_RANK: Final = re.compile(r"\b[Rr]ank (\d+)\]")
+_VERSION: Final = lazily(r"PyTorch version:? (?P<a>\d+\.\d+[\w.+]*)|\btorch==(?P<b>\d+\.\d+[\w.+]*)")
+_RANK: Final = lazily(r"\b[Rr]ank (\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ run.sh: line 3: torchrun: command not found
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "shell_refusal"
@@ -30,17 +30,17 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "run.sh: line 3: torchrun: command not found": {"path": "torchrun", "reason": "command not found"},
 }
 _FORMS: Final = (
-    re.compile(
+    lazily(
         r"(?P<by>\S*python[\d.]*(?:\.exe)?): can't open file '(?P<path>[^']+)': "
         r"(?:\[Errno \d+\] )?"
         r"(?P<reason>No such file or directory|Permission denied)"
     ),
-    re.compile(
+    lazily(
         r"(?P<by>slurmstepd|srun|sbatch|mpirun): error: "
         r"(?:execve\(\): |\S+: )?"
         r"(?P<path>[^:]+): (?P<reason>Permission denied|No such file or directory)$"
     ),
-    re.compile(
+    lazily(
         r"(?P<by>(?:\S*/)?(?:ba|z|da)?sh|\S+\.(?:sh|slurm|sbatch)|/usr/bin/env|env|exec)"
         r"(?:: line \d+)?: (?:\d+: )?(?:exec: )?"
         r"[\u2018'\"]?(?P<path>[^:'\u2019\"]+)[\u2019'\"]?: "

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -37,17 +38,17 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "expression": "Eq(s0, 4)",
     },
 }
-_SYMBOL: Final = re.compile(
+_SYMBOL: Final = lazily(
     r"create_symbol (?P<symbol>\w+) = (?P<value>-?[\w.]+) for (?P<source>\S+(?: \S+)??)(?= \[| at | \(|$)"
 )
-_GUARD: Final = re.compile(
+_GUARD: Final = lazily(
     r"(?:eval|runtime_assert)(?: \([\w ]+\))? (?P<quiet>\[guard suppressed\] )?(?P<expression>.+?) \[guard added\]"
 )
-_REPLACED: Final = re.compile(
+_REPLACED: Final = lazily(
     r"(?<!skipped )set_replacement (?P<symbol>\w+) = (?P<value>-?\d+)(?= |$)(?: \((?P<reason>\w+)\))?"
 )
 # ` text  # path:line in function (framework)`; up to 2.5 ` at path:line in function (framework)`.
-_PLACE: Final = re.compile(
+_PLACE: Final = lazily(
     r"(?:(?: at)? (?P<text>\S.*?)  # | at )(?P<file>\S+\.py):(?P<line>\d+) in (?P<function>[\w<>]+)(?: \(|$)"
 )
 

@@ -9,12 +9,12 @@ Most recent call *first*, unlike tracebacks, and no comma before `in`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 
 NAME: Final = "thread_stack"
@@ -23,8 +23,8 @@ TRIGGERS: Final = (b"(most recent call first)",)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     'Current thread 0x00007f3a (most recent call first):\n  File "ops.py", line 44 in gather': {"current": True},
 }
-_HEAD: Final = re.compile(r"(?P<current>Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\)")
-_FRAME: Final = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+?)\s*$')
+_HEAD: Final = lazily(r"(?P<current>Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\)")
+_FRAME: Final = lazily(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+?)\s*$')
 
 
 @dataclass(frozen=True, slots=True)

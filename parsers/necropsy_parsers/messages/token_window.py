@@ -9,12 +9,12 @@ device-side assertion.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "token_window"
@@ -27,7 +27,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "window": 1024,
     },
 }
-_LINE: Final = re.compile(
+_LINE: Final = lazily(
     r"[Tt]oken indices sequence length is longer than the specified maximum sequence length for this model "
     r"\((?P<length>\d+) > (?P<window>\d+)\)"
 )

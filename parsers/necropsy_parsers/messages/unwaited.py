@@ -9,12 +9,12 @@ torch/csrc/distributed/c10d/Work registry (`~WorkRegistry`), since 2.2.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "unwaited"
@@ -23,7 +23,7 @@ TRIGGERS: Final = (b"unwaited collective",)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Warning: At the time of process termination, there are still 4 unwaited collective calls.": {"count": 4},
 }
-_LINE: Final = re.compile(r"there (?:are|is) still (?P<count>\d+) unwaited collective calls?")
+_LINE: Final = lazily(r"there (?:are|is) still (?P<count>\d+) unwaited collective calls?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ Key 'modle' is not in struct                                              (Hydra
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "usage_error"
@@ -32,18 +32,18 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
         "what": "unrecognized arguments: --lr-sheduler cosine",
     },
 }
-_ARGPARSE: Final = re.compile(
+_ARGPARSE: Final = lazily(
     r"(?P<program>[\w./\\-]+(?: [\w-]+)?): error: "
     r"(?P<what>(?:unrecognized arguments|the following arguments are required"
     r"|argument \S.*?: |one of the arguments"
     r"|ambiguous option|expected (?:one|at least one) argument|invalid choice|No such option).*)"
 )
-_CLICK: Final = re.compile(
+_CLICK: Final = lazily(
     r"^(?P<program>)Error: "
     r"(?P<what>(?:No such option|Missing (?:option|argument|parameter)"
     r"|Invalid value for|Got unexpected extra).*)"
 )
-_HYDRA: Final = re.compile(r"(?P<program>)(?P<what>Could not override '[^']+'.*|Key '[^']+' is not in struct.*)")
+_HYDRA: Final = lazily(r"(?P<program>)(?P<what>Could not override '[^']+'.*|Key '[^']+' is not in struct.*)")
 
 
 @dataclass(frozen=True, slots=True)

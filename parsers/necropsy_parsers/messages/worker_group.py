@@ -9,12 +9,12 @@ torch/distributed/elastic/agent/server/api.py and launcher/api.py, at log level 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "worker_group"
@@ -28,11 +28,9 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
     "  max_restarts             : 3": {"kind": "limit", "limit": 3},
 }
-_FAILED: Final = re.compile(
-    r"Worker group (?P<state>[A-Z]+)\. (?P<left>\d+)/(?P<limit>\d+) attempts left; +will restart"
-)
-_JOINED: Final = re.compile(r"Detected (?P<nodes>\d+) new nodes from group_rank=\d+; ?will restart worker group")
-_LIMIT: Final = re.compile(r"\s*max_restarts +: (?P<limit>\d+)$")
+_FAILED: Final = lazily(r"Worker group (?P<state>[A-Z]+)\. (?P<left>\d+)/(?P<limit>\d+) attempts left; +will restart")
+_JOINED: Final = lazily(r"Detected (?P<nodes>\d+) new nodes from group_rank=\d+; ?will restart worker group")
+_LIMIT: Final = lazily(r"\s*max_restarts +: (?P<limit>\d+)$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ srun: Terminating StepId=88.0        srun: Job step aborted: Waiting up to 32 se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 
 NAME: Final = "worker_stopped"
@@ -30,20 +30,20 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     },
 }
 _FORMS: Final = (
-    (re.compile(r"Sending process (?P<pid>\d+) closing signal (?P<signal>SIG\w+)"), "torchrun"),
-    (re.compile(r"Terminating process (?P<pid>\d+) via signal (?P<signal>SIG\w+)"), "torch.multiprocessing"),
-    (re.compile(r"Closing process (?P<pid>\d+) via signal (?P<signal>SIG\w+)"), "torchrun"),
+    (lazily(r"Sending process (?P<pid>\d+) closing signal (?P<signal>SIG\w+)"), "torchrun"),
+    (lazily(r"Terminating process (?P<pid>\d+) via signal (?P<signal>SIG\w+)"), "torch.multiprocessing"),
+    (lazily(r"Closing process (?P<pid>\d+) via signal (?P<signal>SIG\w+)"), "torchrun"),
     (
-        re.compile(
+        lazily(
             r"Unable to shutdown process (?P<pid>\d+) via \S+, forcefully exitt?ing via (?:Signals\.)?"
             r"(?P<signal>SIG\w+|\d+)"
         ),
         "torchrun",
     ),
-    (re.compile(r"Process (?P<pid>\d+) did not exit after (?P<signal>SIG\w+) within"), "torchrun"),
-    (re.compile(r"Killing subprocess (?P<pid>\d+)$"), "DeepSpeed"),
+    (lazily(r"Process (?P<pid>\d+) did not exit after (?P<signal>SIG\w+) within"), "torchrun"),
+    (lazily(r"Killing subprocess (?P<pid>\d+)$"), "DeepSpeed"),
     (
-        re.compile(
+        lazily(
             r"srun: (?:launch/slurm: \w+: )?(?:Terminating|Force Terminated) (?:StepId|JobId|job)|srun: Job step "
             r"aborted"
         ),

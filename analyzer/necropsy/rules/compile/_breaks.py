@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from necropsy_parsers.messages.frame_skipped import FrameSkip
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, one_line
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
@@ -18,10 +19,10 @@ from necropsy.provenance.breaks import Incident
 from necropsy.provenance.dynamo import claimed_frame
 from necropsy.provenance.frames import place_of
 
-_COMMENT: Final = re.compile(r"\s{2,}#[^\"']*$")
+_COMMENT: Final = lazily(r"\s{2,}#[^\"']*$")
 PAGE: Final = "https://meta-pytorch.github.io/compile-graph-break-site/gb/{id}.html"
 # Hints that torch adds to whole classes of breaks; they say nothing about this one.
-_BOILERPLATE: Final = re.compile(
+_BOILERPLATE: Final = lazily(
     r"This graph break (?:is fundamental|may be difficult|may have been caused)|It may be possible to write Dynamo"
     r"|Please (?:report|file) an issue|This is likely to be a Dynamo bug|Dynamo has detected that tracing"
     r"|Your code may result in an error"

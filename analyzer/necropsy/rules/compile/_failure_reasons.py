@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from necropsy_parsers.messages.compile_failure import CompileFailure
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import one_line
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
@@ -19,8 +20,8 @@ from necropsy.provenance.triton import kernel_error
 from necropsy.rules.compile._failure_causes import CAUSES, ENVIRONMENT, PROGRAM, TORCH, Cause
 from necropsy.rules.compile._failure_fixes import DISABLE, MINIFY
 
-_EMPTY: Final = re.compile(r" \((?:it has |tried )?\)|(?<=[ (])`` ?")
-_OPTION: Final = re.compile(r"(?:-I|/I ?|-L|/LIBPATH:)(\S+)")
+_EMPTY: Final = lazily(r" \((?:it has |tried )?\)|(?<=[ (])`` ?")
+_OPTION: Final = lazily(r"(?:-I|/I ?|-L|/LIBPATH:)(\S+)")
 KERNEL: Final = Fix(
     "Correct the line inside the kernel; only tl functions, constexpr values and other jitted functions exist there",
     "code",

@@ -9,6 +9,7 @@ from typing import Final
 
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.setting import Setting
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import one_line
 from necropsy.evidence.compiles import Compiles
@@ -19,11 +20,11 @@ from necropsy.releases import torch_release
 
 Version = tuple[int, int]
 UNKNOWN: Final = ((2, 1), (99, 0))
-_ARGUMENT: Final = re.compile(r"^[^\W\d]\w*$")
+_ARGUMENT: Final = lazily(r"^[^\W\d]\w*$")
 _UNSAID: Final = frozenset(
     {"alias", "attribute", "membership", "missing", "identity", "deallocated", "state", "backend"}
 )
-_CHANGED: Final = re.compile(r"(?:\+|-|\*|//?|%|\||&|<<|>>|\*\*)?=(?!=)")
+_CHANGED: Final = lazily(r"(?:\+|-|\*|//?|%|\||&|<<|>>|\*\*)?=(?!=)")
 
 
 def versions(stories: Iterable[Story], settings: Iterable[Setting]) -> tuple[Version, Version]:

@@ -29,9 +29,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
@@ -41,7 +42,7 @@ from necropsy.provenance.breaks import SCALAR, Incident
 from necropsy.rule import rule
 from necropsy.rules.compile._breaks import of_cause, quoted, tell
 
-_OPERATOR: Final = re.compile(r"\baten[.:\w]+")
+_OPERATOR: Final = lazily(r"\baten[.:\w]+")
 KEEP: Final = Fix(
     "Keep the value a tensor on the device; return it and read it outside the compiled function, not every step", "code"
 )

@@ -30,9 +30,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
@@ -44,7 +45,7 @@ from necropsy.rules.compile._breaks import of_cause, quoted, tell
 
 # How the releases name the function; the first group found is its name.
 _NAMES: Final = tuple(
-    re.compile(p)
+    lazily(p)
     for p in (
         r"module: (?P<module>[\w.]+), qualname: (?P<name>[\w.<>]+)",
         r"qualname: (?P<name>[\w.<>]+)",
@@ -58,7 +59,7 @@ _NAMES: Final = tuple(
         r"function `(?P<name>[\w.<>]+)` should not be traced|trace the Python builtin `(?P<other>[\w.]+)`",
     )
 )
-_DISABLED: Final = re.compile(r"torch\.compiler\.disable|_dynamo\.disable")
+_DISABLED: Final = lazily(r"torch\.compiler\.disable|_dynamo\.disable")
 MOVE: Final = Fix("Move the call out of the compiled function, or compute the same with torch operators", "code")
 OPERATOR: Final = Fix("Make your own extension an operator: `torch.library.custom_op` (since torch 2.4)", "code")
 ALLOW: Final = Fix("If it only must not be traced: `torch.compiler.allow_in_graph`, within its rules", "code")

@@ -28,9 +28,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
@@ -40,7 +41,7 @@ from necropsy.provenance.breaks import SHAPE, Incident
 from necropsy.rule import rule
 from necropsy.rules.compile._breaks import of_cause, quoted, tell
 
-_OPERATOR: Final = re.compile(r"\b(?P<space>aten|torchvision|fbgemm|[a-z]\w+)(?:\.|::)(?P<name>\w+)(?:\.\w+)?")
+_OPERATOR: Final = lazily(r"\b(?P<space>aten|torchvision|fbgemm|[a-z]\w+)(?:\.|::)(?P<name>\w+)(?:\.\w+)?")
 KEEP: Final = {
     "nonzero": "Keep the shape: multiply by the mask or use `torch.where(mask, x, 0)` instead of selecting",
     "repeat_interleave": "Give the bound: `repeat_interleave(..., output_size=n)`",

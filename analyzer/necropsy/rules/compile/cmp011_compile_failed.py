@@ -34,12 +34,12 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from necropsy_parsers.messages.compile_failure import CompileFailure
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, one_line
 from necropsy.evidence.compile_failures import CompileFailures
@@ -54,8 +54,8 @@ from necropsy.provenance.triton import kernel_error, kernel_place
 from necropsy.rule import rule
 from necropsy.rules.compile._failure_reasons import Reason, reason_of
 
-_SAID: Final = re.compile(r"\b(?:fatal error|error)\b[^\n]*")
-_NUMBER: Final = re.compile(r"0x[0-9a-f]+|\d+")
+_SAID: Final = lazily(r"\b(?:fatal error|error)\b[^\n]*")
+_NUMBER: Final = lazily(r"0x[0-9a-f]+|\d+")
 
 
 @rule("CMP011", "compile-failed", Severity.FATAL, general=True, aliases=("frame-failed-to-compile", "backend-failed"))

@@ -31,9 +31,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.evidence.fallbacks import FallbackRow, Fallbacks
 from necropsy.evidence.settings import Settings
@@ -44,12 +45,12 @@ from necropsy.rule import rule
 SHOWN: Final = 5  # operators named in the sentence
 LISTED: Final = 30  # and in the facts
 # Namespaces whose operators come with torch or call a library that no generated code replaces.
-_OWN: Final = re.compile(
+_OWN: Final = lazily(
     r"(?:aten|prims|prim|inductor|rngprims|quantized|quantized_decomposed|mkldnn|mkl|onednn|_c10d_functional|c10d"
     r"|_c10d_functional_autograd|fsdp|_dtensor|higher_order|flex_lib|symm_mem|debugprims|_quantized)(?:\.|$)"
 )
 # Operators of torch for which an eager kernel is the normal choice even where it is called an implicit fallback.
-_NORMAL: Final = re.compile(
+_NORMAL: Final = lazily(
     r"aten\.(?:_?conv|cudnn_|_cudnn_|miopen_|_?scaled_dot_product|_(?:flash|efficient)_attention|_thnn|_ctc_loss"
     r"|(?:stable_)?sort|topk|kthvalue|mode|(?:nan)?median|_?unique|nonzero|masked_select|cum|logcumsumexp|histc|bincount"
     r"|_?scaled_(?:grouped_)?mm|_scaled_|_grouped_mm|_int_mm|_weight_int|(?:add|b|addb)?mm\b|_?fft_|_?linalg_|cholesky"

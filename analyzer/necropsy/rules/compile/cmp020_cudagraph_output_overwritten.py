@@ -34,12 +34,12 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from necropsy_parsers.messages.cudagraph import CudagraphOverwrite
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import told
 from necropsy.evidence.cudagraph_overwrites import CudagraphOverwrites
@@ -50,7 +50,7 @@ from necropsy.provenance.dynamo import claimed_frame, plain_function
 from necropsy.releases import torch_release
 from necropsy.rule import rule
 
-_GRADIENT: Final = re.compile(r"\bzero_grad\b|\.grad\b|clip_grad|grad_norm|_foreach_zero_|unscale_|\.zero_\(\)")
+_GRADIENT: Final = lazily(r"\bzero_grad\b|\.grad\b|clip_grad|grad_norm|_foreach_zero_|unscale_|\.zero_\(\)")
 _CLONE: Final = Fix("Clone what must outlive the next call, outside torch.compile: out = model(x).clone()", "code")
 _NONE: Final = Fix(
     "Drop gradients instead of zeroing them in place, before the next backward", "code",

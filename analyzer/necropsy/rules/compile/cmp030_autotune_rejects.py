@@ -32,11 +32,11 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from necropsy_parsers.messages.autotune import AutotuneReject
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record
 from necropsy.evidence.activity import Activity
@@ -54,7 +54,7 @@ _SMALLER: Final = Fix(
 )
 
 # ptxas or Triton do not know the GPU: smaller blocks would not help.
-_TOOLCHAIN: Final = re.compile(r"gpu-name|ptxas|is not a recognized processor")
+_TOOLCHAIN: Final = lazily(r"gpu-name|ptxas|is not a recognized processor")
 
 
 def _need(reject: AutotuneReject) -> str:

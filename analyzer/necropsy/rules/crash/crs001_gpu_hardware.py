@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from necropsy_parsers.messages.driver_error import DriverError
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, ranks_of
 from necropsy.conditions import DEVICE_FAULT, PROCESS_DIED
@@ -50,14 +51,14 @@ from necropsy.provenance.ranks import rank_of_process, ranks_of_device
 from necropsy.provenance.xids import Blame, Xid, xid
 from necropsy.rule import rule
 
-_RAISED: Final = re.compile(
+_RAISED: Final = lazily(
     r"(?:CUDA (?:driver )?error: ?|[Cc]uda failure (?:\d+ )?')"
     r"(?P<error>(?P<ecc>uncorrectable ECC error encountered)|uncorrectable NVLink error[\w ]*)"
 )
 _LINKS: Final = frozenset({74, 136, 137, *range(144, 151)})
 _MEMORY: Final = frozenset({48, 63, 64, 94, 95, 140, 171, 172})
 _GRAVE: Final = frozenset({79, 95, 140})  # of several numbers these say best what became of the device
-_ACTION: Final = re.compile(r"changed from \S+ \([^)]*\) to \S+ \((?P<action>[^)]+)\)")
+_ACTION: Final = lazily(r"changed from \S+ \([^)]*\) to \S+ \((?P<action>[^)]+)\)")
 _SAYS: Final = {
     "lost": Xid("the GPU does not answer any more: the driver lost it", Blame.DEVICE),
     "pcie": Xid("the PCIe bus reports a fatal error", Blame.DEVICE),

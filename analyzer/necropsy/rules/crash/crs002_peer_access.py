@@ -25,9 +25,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import event_of, from_exception
 from necropsy.conditions import DEVICE_FAULT, PEER_ABSENT, PROCESS_DIED
@@ -35,7 +36,7 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 
-_PEER: Final = re.compile(
+_PEER: Final = lazily(
     r"(?:CUDA (?:driver )?error: ?|[Cc]uda failure (?:\d+ )?'|cuda runtime error \(\d+\) ?: ?|HIP error: ?)"
     r"(?P<why>peer access is not supported between these two devices|peer mapping resources exhausted"
     r"|peer access has not been enabled|peer access is already enabled)"

@@ -32,6 +32,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
+
 from necropsy.claim import from_exception, one_line
 from necropsy.conditions import LIBRARY_CLASH, NO_DEVICE, NO_GRADIENTS, NOT_FINITE, PROCESS_DIED
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
@@ -45,7 +47,7 @@ _LAUNCHERS: Final = frozenset(
     {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "SignalException",
      "WorkerCrashedError", "ActorDiedError", "RayActorError"}
 )  # fmt: skip
-_PEER: Final = re.compile(
+_PEER: Final = lazily(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|ncclRemoteError|NCCL communicator was aborted"
     r"|[Ss]ee (?:the )?(?:root cause|stack trace|error|logs?) above"
     r"|[Ee]ngine (?:core|process) (?:initialization )?failed"
@@ -57,11 +59,11 @@ _PEER: Final = re.compile(
     r"|DistNetworkError"
     r"|Timed out waiting \d+ms"
 )
-_NAN: Final = re.compile(r"\bnans?\b|\binf(?:inite|inity)?\b|non-?finite|not finite|isfinite", re.IGNORECASE)
-_NO_DEVICE: Final = re.compile(
+_NAN: Final = lazily(r"\bnans?\b|\binf(?:inite|inity)?\b|non-?finite|not finite|isfinite", re.IGNORECASE)
+_NO_DEVICE: Final = lazily(
     r"No CUDA GPUs are available|not compiled with CUDA|cuda.{0,30}not available|Found no NVIDIA driver", re.IGNORECASE
 )
-_CUDNN: Final = re.compile(r"unable to find an engine|CUDNN_STATUS|cudnn", re.IGNORECASE)
+_CUDNN: Final = lazily(r"unable to find an engine|CUDNN_STATUS|cudnn", re.IGNORECASE)
 
 
 _CONSEQUENCE: Final = {

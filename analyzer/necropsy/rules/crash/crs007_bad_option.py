@@ -30,9 +30,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, match, one_line, said, saying
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
@@ -123,7 +124,7 @@ SAYINGS: Final = (
         types=("ScannerError", "ParserError", "TOMLDecodeError", "ConstructorError"),
     ),
 )
-_READS_CONFIG: Final = re.compile(
+_READS_CONFIG: Final = lazily(
     r"\b(?:cfg|config|conf|args|opt|opts|options|params|hparams|hp|settings|hyp)\w*(?:\.\w+)*\s*\["
 )
 
@@ -134,7 +135,7 @@ def _config_key(row: ExceptionRow) -> str:
     return row.message.strip("'\" ") if row.name == "KeyError" and _READS_CONFIG.search(text) else ""
 
 
-_NO_MEMBER: Final = re.compile(r"^module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
+_NO_MEMBER: Final = lazily(r"^module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
 
 
 def _no_member(row: ExceptionRow) -> str:
@@ -144,7 +145,7 @@ def _no_member(row: ExceptionRow) -> str:
     return f"`{m['module']}` has no `{m['name']}`, which a setting asked for." if m else ""
 
 
-_ORDINAL: Final = re.compile(
+_ORDINAL: Final = lazily(
     r"(?:CUDA (?:driver )?error: ?|cuda runtime error \(\d+\) ?: ?|HIP error: ?)invalid device ordinal"
 )
 

@@ -32,6 +32,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
+
 from necropsy.claim import from_exception, match, said, saying
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.finding import Fact, Finding, Fix, Severity
@@ -121,9 +123,9 @@ SAYINGS: Final = (
         Fix("Load with the same model, optimizer and wrapping as it was saved with", "code"),
     ),
 )
-_MISSING: Final = re.compile(r"Missing key\(s\) in state_dict: (?P<keys>[^\n]+)")
-_UNEXPECTED: Final = re.compile(r"Unexpected key\(s\) in state_dict: (?P<keys>[^\n]+)")
-_SHAPE: Final = re.compile(
+_MISSING: Final = lazily(r"Missing key\(s\) in state_dict: (?P<keys>[^\n]+)")
+_UNEXPECTED: Final = lazily(r"Unexpected key\(s\) in state_dict: (?P<keys>[^\n]+)")
+_SHAPE: Final = lazily(
     r"size mismatch for (?P<key>[\w.]+): copying a param with shape torch\.Size\((?P<saved>[^)]*)\) from checkpoint, "
     r"the shape in current model is torch\.Size\((?P<built>[^)]*)\)"
 )

@@ -26,9 +26,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, match, said, saying
 from necropsy.conditions import OUT_OF_RANGE
@@ -232,9 +233,7 @@ SAYINGS: Final = (
 )
 
 
-_OTHERS: Final = re.compile(
-    r"loading state_dict|sizes of the same param in process"
-)  # told better by CRS009 and DST019
+_OTHERS: Final = lazily(r"loading state_dict|sizes of the same param in process")  # told better by CRS009 and DST019
 
 
 @rule("CRS010", "shape-mismatch", Severity.FATAL)

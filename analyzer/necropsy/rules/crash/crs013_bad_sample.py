@@ -26,9 +26,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, one_line
 from necropsy.conditions import OUT_OF_RANGE
@@ -37,7 +38,7 @@ from necropsy.evidence.token_windows import TokenWindows
 from necropsy.finding import Finding, Fix, Role, Severity
 from necropsy.rule import rule
 
-_DECODE: Final = re.compile(
+_DECODE: Final = lazily(
     r"cannot identify image file|image file is truncated|broken (?:data stream|PNG)"
     r"|[Tt]runcated File Read|LibsndfileError"
     r"|Failed to (?:load|decode) (?:audio|video|image)|not a (?:JPEG|PNG|WAV) file"

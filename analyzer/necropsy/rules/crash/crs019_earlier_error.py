@@ -23,9 +23,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception
 from necropsy.conditions import DEVICE_FAULT, DEVICE_FULL, PROCESS_DIED
@@ -33,7 +34,7 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.rule import rule
 
-_EARLIER: Final = re.compile(
+_EARLIER: Final = lazily(
     r"due to a previous error during capture|operation would make the legacy stream depend on a capturing"
     r"|ncclUnhandledCudaError|unhandled cuda error|Cuda failure (?:\d+ )?'"
     r"|CUDA error: (?:unknown error|initialization error)$"

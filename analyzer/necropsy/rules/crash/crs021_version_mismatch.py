@@ -33,6 +33,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.messages.loader_error import LoaderError
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import Saying, from_exception, from_record, match, one_line, said, saying
 from necropsy.conditions import LIBRARY_CLASH, NO_DEVICE, PROCESS_DIED
@@ -188,7 +189,7 @@ SAYINGS: Final = (
 )
 
 
-_FOUND: Final = re.compile(r"version mismatch(?P<code>\d{5})\)")
+_FOUND: Final = lazily(r"version mismatch(?P<code>\d{5})\)")
 
 
 def _message(found: tuple[Saying, re.Match[str]]) -> str:

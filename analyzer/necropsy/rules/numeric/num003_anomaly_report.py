@@ -31,6 +31,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from necropsy_parsers.patterns import lazily
+
 from necropsy.claim import from_exception
 from necropsy.conditions import NOT_FINITE, PROCESS_DIED
 from necropsy.evidence.exceptions import Exceptions
@@ -39,7 +41,7 @@ from necropsy.finding import Finding, Fix, Place, Related, Severity
 from necropsy.provenance.frames import innermost_user, place_of
 from necropsy.rule import rule
 
-_RAISED: Final = re.compile(r"Function '(?P<node>\w+)' returned nan values in its (?P<n>\d+)th output")
+_RAISED: Final = lazily(r"Function '(?P<node>\w+)' returned nan values in its (?P<n>\d+)th output")
 _ADVICE: Final = {
     "Sqrt": (
         "sqrt has an infinite slope at 0 and none below: add an epsilon under the root, or clamp to a positive minimum"
