@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from necropsy.report import SCHEMA
-from necropsy_lsp.stored import StoredReport
+from necropsy_lsp.stored import StoredFinding
 
 _BOOT: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import necropsy_lsp.worker as w; w.main()"
 _FRAME: Final = 64 << 10  # bytes in one line of the worker's answer, more is none
@@ -82,9 +82,17 @@ class Run(msgspec.Struct, frozen=True):
     last: str = ""
 
 
-class WholeReport(StoredReport, frozen=True):
-    """A report with what the commands and the outline of a log need beyond the findings."""
+class ReportedFinding(StoredFinding, frozen=True, gc=False):
+    """A finding with its place in the story: the fingerprint of its cause."""
 
+    explained_by: str = ""
+
+
+class WholeReport(msgspec.Struct, frozen=True):
+    """A report with what the commands and the outline of a log need beyond what is stored."""
+
+    schema: str
+    findings: list[ReportedFinding]
     inputs: list[Input] = msgspec.field(default_factory=list)
     issues: list[Issue] = msgspec.field(default_factory=list)
     runs: list[Run] = msgspec.field(default_factory=list)
@@ -205,7 +213,7 @@ async def _answer(process: Process, limits: Limits, progress: Progress) -> bytes
                     return await process.stdout.readexactly(length)
                 except asyncio.IncompleteReadError as error:
                     raise _Silent("the worker ended within its report") from error
-            case {"report": int(length)}:
+            case {"report": int(length)} if length > 0:
                 raise AnalysisFailed(
                     f"its report has {length:,} bytes, more than the {limits.report:,} that an editor takes"
                 )

@@ -7,16 +7,17 @@ Everything here runs on the server's loop and waits for worker processes, never 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from lsprotocol import types
 from pygls.capabilities import get_capability
 
 from necropsy_lsp.analysis import AnalysisFailed, Request, WholeReport, analyze
+from necropsy_lsp.stored import Anchor
 
 if TYPE_CHECKING:
     from necropsy_lsp.server import NecropsyServer
@@ -51,7 +52,7 @@ class Bar:
         loop = asyncio.get_running_loop()
         token = progress.tokens[self._token]
         token.add_done_callback(lambda f: loop.call_soon_threadsafe(self._cancelled) if f.cancelled() else None)
-        progress.begin(self._token, types.WorkDoneProgressBegin(self._title, cancellable=True))
+        progress.begin(self._token, types.WorkDoneProgressBegin(title=self._title, cancellable=True))
         self._shown = True
 
     def report(self, read: int, size: int | None) -> None:
@@ -68,7 +69,7 @@ class Bar:
         if self._opening is not None:
             self._opening.cancel()
         if self._shown:
-            self._server.work_done_progress.end(self._token, types.WorkDoneProgressEnd(message))
+            self._server.work_done_progress.end(self._token, types.WorkDoneProgressEnd(message=message))
         self._server.work_done_progress.tokens.pop(self._token, None)
 
 
@@ -79,6 +80,8 @@ class Jobs:
         self._server = server
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._complaints: dict[str, str] = {}
+        self._published: set[str] = set()
 
     def start(self, source: str, work: Callable[[], Coroutine[Any, Any, None]], delay: float = 0) -> None:
         """Do `work` after `delay` seconds; it replaces what is waiting or running for the source."""
@@ -102,12 +105,43 @@ class Jobs:
         for source in list(self._running):
             self.cancel(source)
 
-    async def report(self, source: str, title: str, request: Request) -> WholeReport:
-        """The report of a request, once a worker is free; the newest request of a source wins.
+    def running(self, source: str) -> asyncio.Task[Any] | None:
+        """What is waiting or running for a source."""
+        return self._running.get(source)
 
-        Raises `AnalysisFailed`, or `CancelledError` where a newer request, the user or the
-        end of the server came first.
+    async def show(self, source: str, request: Request, name: str = "") -> WholeReport:
+        """Analyze once a worker is free and publish the findings; the newest request of a source wins.
+
+        `name` is what findings call the input of a request with text. Raises `AnalysisFailed`,
+        or `CancelledError` where a newer request, the user or the server's end came first.
         """
+        report = await self._report(source, name or request.path, request)
+        if request.text is not None:
+            report = named(report, name)
+        self._complaints.pop(source, None)
+        self._published.add(source)
+        self._server.session.publish(source, request.folder, report.findings)
+        return report
+
+    def withdraw(self, source: str) -> bool:
+        """End what is running for a source and forget what it said; False if there was nothing."""
+        cancelled = self.cancel(source)
+        known = source in self._published
+        self._published.discard(source)
+        self._complaints.pop(source, None)
+        if known:
+            self._server.session.withdraw(source)
+        return cancelled or known
+
+    def withdraw_all(self) -> int:
+        """Forget all that was analyzed here; returns how many sources there were."""
+        return sum(self.withdraw(source) for source in self._published | set(self._running))
+
+    def sources(self) -> set[str]:
+        """The sources that are published or under way."""
+        return self._published | set(self._running)
+
+    async def _report(self, source: str, title: str, request: Request) -> WholeReport:
         task = asyncio.current_task()
         assert task is not None
         if self._running.get(source) is not task:
@@ -115,7 +149,7 @@ class Jobs:
             self._running[source] = task
             task.add_done_callback(lambda t: self._over(source, t))
         async with self._turns:
-            bar = Bar(self._server, title, task.cancel)
+            bar = Bar(self._server, f"Necropsy: {title}", task.cancel)
             said = "cancelled"
             try:
                 report = await analyze(request, bar.report)
@@ -130,17 +164,35 @@ class Jobs:
     def _over(self, source: str, task: asyncio.Task[Any]) -> None:
         if self._running.get(source) is task:
             del self._running[source]
-        with contextlib.suppress(asyncio.CancelledError):
-            if (error := task.exception()) is not None and not isinstance(error, AnalysisFailed):
-                _log.error("analysis of %s", source, exc_info=error)
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None and not isinstance(error, AnalysisFailed):
+            _log.error("analysis of %s", source, exc_info=error)
 
-    def failed(self, name: str, error: AnalysisFailed) -> None:
-        """Say it in the editor, once; what the worker printed goes to the log."""
-        message = f"{name} was not analyzed: {error}. What is shown for it may be older."
+    def failed(self, source: str, name: str, error: AnalysisFailed) -> None:
+        """Say it in the editor, once for the same reason; what the worker printed goes to the log."""
+        message = f"{name} was not analyzed: {error}. Findings shown for it may be older."
+        if self._complaints.get(source) == message:
+            return
+        self._complaints[source] = message
         self._server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, message))
         if error.said:
-            log = types.LogMessageParams(types.MessageType.Log, f"worker for {name}:\n{error.said}")
+            log = types.LogMessageParams(types.MessageType.Log, f"The worker for {name} printed:\n{error.said}")
             self._server.window_log_message(log)
+
+
+def named(report: WholeReport, name: str) -> WholeReport:
+    """The report of a document's text, which the worker knows as `-`, with the document's name."""
+
+    def anchor(old: Anchor) -> Anchor:
+        return msgspec.structs.replace(old, input=name) if old.input == "-" else old
+
+    findings = [
+        msgspec.structs.replace(f, anchor=anchor(f.anchor), related=[anchor(a) for a in f.related])
+        for f in report.findings
+    ]
+    inputs = [msgspec.structs.replace(i, path=name) if i.path == "-" else i for i in report.inputs]
+    return msgspec.structs.replace(report, findings=findings, inputs=inputs)
 
 
 def summary(report: WholeReport) -> str:

@@ -11,7 +11,8 @@ import itertools
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,9 @@ _numbers = itertools.count(1)
 _log = logging.getLogger(__name__)
 
 Seen = dict[Path, tuple[int, int]]
+Rest = tuple[str, ...]  # the parts of a pattern that are still to be matched
+_FILE: Final[Rest] = ()
+_FOLDER: Final[Rest] = ("",)
 
 
 class Watch:
@@ -64,14 +68,20 @@ class Watch:
         paths = {path for change in changes if (path := to_fs_path(change.uri)) is not None}
         self._tell({Path(path) for path in paths})
 
-    def patterns(self) -> tuple[str, ...]:
-        """What is watched in each workspace folder."""
-        return (*ALWAYS, *(p for p in self._server.session.settings.inputs if inside(p)))
+    def inputs(self, folder: Path) -> list[str]:
+        """The patterns of inputs of a workspace folder that do not lead out of it."""
+        return [pattern for pattern in self._server.session.settings_for(folder).inputs if inside(pattern)]
+
+    def patterns(self) -> dict[Path, list[str]]:
+        """What is watched, by workspace folder."""
+        return {
+            folder: [*ALWAYS, *(f"{p}**" if p.endswith("/") else p for p in self.inputs(folder))]
+            for folder in self._server.folders()
+        }
 
     def _tell(self, paths: set[Path]) -> None:
         if paths:
-            for feature in self._server.features:
-                feature.files_changed(paths)
+            self._server.each("files_changed", paths)
 
     async def _register(self) -> None:
         server, method = self._server, types.WORKSPACE_DID_CHANGE_WATCHED_FILES
@@ -88,24 +98,19 @@ class Watch:
             await self._poll()
 
     def _watchers(self) -> list[types.FileSystemWatcher]:
-        patterns = self.patterns()
         relative = "workspace.did_change_watched_files.relative_pattern_support"
         if not get_capability(self._server.client_capabilities, relative, False):
-            return [types.FileSystemWatcher(f"**/{pattern}") for pattern in patterns]
-        bases = [from_fs_path(str(folder)) for folder in self._server.folders()]
-        return [
-            types.FileSystemWatcher(types.RelativePattern(base, pattern))
-            for base in bases
-            if base
-            for pattern in patterns
-        ]
+            patterns = dict.fromkeys(p for wanted in self.patterns().values() for p in wanted)
+            return [types.FileSystemWatcher(f"**/{pattern.removeprefix('**/')}") for pattern in patterns]
+        bases = [(from_fs_path(str(folder)), wanted) for folder, wanted in self.patterns().items()]
+        return [types.FileSystemWatcher(types.RelativePattern(b, p)) for b, wanted in bases if b for p in wanted]
 
     async def _poll(self) -> None:
-        folders, patterns = self._server.folders(), self.patterns()
-        seen = await asyncio.to_thread(look, folders, patterns)
+        patterns = self.patterns()
+        seen = await asyncio.to_thread(look, patterns)
         while True:
             await asyncio.sleep(POLL_S)
-            now = await asyncio.to_thread(look, folders, patterns)
+            now = await asyncio.to_thread(look, patterns)
             self._tell({path for path, _ in seen.items() ^ now.items()})
             seen = now
 
@@ -115,11 +120,11 @@ def inside(pattern: str) -> bool:
     return bool(pattern) and ".." not in re.split(r"[/\\]", pattern) and not os.path.isabs(pattern)
 
 
-def look(folders: Sequence[Path], patterns: Sequence[str]) -> Seen:
+def look(patterns: Mapping[Path, Sequence[str]]) -> Seen:
     """The files that match, with time and size."""
     found: Seen = {}
-    for folder in folders:
-        for path in matching(folder, patterns):
+    for folder, wanted in patterns.items():
+        for path in matching(folder, wanted):
             try:
                 info = path.stat()
             except OSError:  # removed since it was listed
@@ -129,17 +134,14 @@ def look(folders: Sequence[Path], patterns: Sequence[str]) -> Seen:
 
 
 def matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """Files below `folder` that match one of the patterns, in order of the walk.
+    """Files below `folder` that match one of the patterns, in order of the walk; folders, for `logs/*/`.
 
     Hidden folders, caches and environments are entered only where a pattern names them.
     """
     budget = ENTRIES
-    splits = [
-        tuple(part for part in pattern.replace("\\", "/").split("/") if part not in ("", ".")) for pattern in patterns
-    ]
-    waiting: list[tuple[Path, list[tuple[str, ...]]]] = [(folder, [s for s in splits if s])]
+    waiting: deque[tuple[Path, list[Rest]]] = deque([(folder, [_parts(p) for p in patterns if p.strip("/")])])
     while waiting and budget > 0:
-        here, rests = waiting.pop(0)
+        here, rests = waiting.popleft()
         try:
             with os.scandir(here) as entries:
                 listed = sorted(entries, key=lambda e: e.name)
@@ -148,30 +150,38 @@ def matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
         budget -= len(listed)
         for entry in listed:
             below = [rest for pattern in rests for rest in _step(pattern, entry.name)]
-            if any(rest == () for rest in below) and entry.is_file():
+            if (_FILE in below and entry.is_file()) or (_FOLDER in below and entry.is_dir()):
                 yield Path(entry.path)
-            further = [rest for rest in below if rest]
+            further = [rest for rest in below if rest not in (_FILE, _FOLDER)]
             if further and entry.is_dir(follow_symlinks=False):
                 waiting.append((Path(entry.path), further))
 
 
-def matches(path: Path, folder: Path, pattern: str) -> bool:
-    """Whether a file of `folder` is meant by a pattern."""
-    try:
-        parts = path.relative_to(folder).parts
-    except ValueError:
-        return False
-    rests = {tuple(part for part in pattern.replace("\\", "/").split("/") if part not in ("", "."))}
-    for name in parts:
+def input_of(path: Path, folder: Path, pattern: str) -> Path | None:
+    """The input that a file below `folder` is, or belongs to, by a pattern."""
+    if not path.is_relative_to(folder):
+        return None
+    wanted = _FOLDER if pattern.endswith("/") else _FILE
+    rests, here = {_parts(pattern)}, folder
+    for name in path.relative_to(folder).parts:
+        here /= name
         rests = {rest for pattern_left in rests if pattern_left for rest in _step(pattern_left, name)}
-    return () in rests
+        if wanted in rests and (here == path or wanted is _FOLDER):
+            return here
+    return None
 
 
-def _step(pattern: tuple[str, ...], name: str) -> list[tuple[str, ...]]:
-    """What is left of a pattern below an entry called `name`; `()` where it is matched by the entry itself."""
+def _parts(pattern: str) -> Rest:
+    """A pattern by parts; one of folders ends with an empty part, which no entry matches."""
+    parts = tuple(part for part in pattern.replace("\\", "/").split("/") if part not in ("", "."))
+    return (*parts, "") if pattern.endswith("/") else parts
+
+
+def _step(pattern: Rest, name: str) -> list[Rest]:
+    """What is left of a pattern below an entry called `name`; `_FILE` or `_FOLDER` where it matches the entry."""
     if pattern[0] != "**":
         return [pattern[1:]] if _glob(pattern[0]).fullmatch(name) else []
-    here: list[tuple[str, ...]] = _step(pattern[1:], name) if len(pattern) > 1 else [()]
+    here: list[Rest] = _step(pattern[1:], name) if len(pattern) > 1 else [()]
     if name.startswith(".") or name in SKIP:
         return here if len(pattern) > 1 else []
     return [pattern, *here]
