@@ -8,9 +8,10 @@ no rank says what is in force there; an old name only where the new one is not s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from necropsy_parsers.messages.setting import Setting
 
@@ -34,6 +35,9 @@ _SIZE: Final = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000"  # the old name: releases bef
 _PREFIX: Final = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/nccl_trace_rank_"
 _PLAIN: Final = re.compile(r"[\w./~-]{1,200}")  # nothing that a shell would read as more than a path
 _NAMES_IT: Final = "of all ranks; they name the rank that never entered, and its Python line"
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _AGAIN: Final = Fix(
     "Let torchrun start the workers again (max_restarts is 0), and load the last checkpoint at start",
@@ -65,10 +69,25 @@ class InForce:
         return f" on rank {ranks[0]}" if len(ranks) == 1 else ""
 
 
+def _once(work: Callable[Concatenate[Settings, P], T]) -> Callable[Concatenate[Settings, P], T]:
+    """Many findings of a run ask the same of its settings, and every rank may have said each of them."""
+
+    @wraps(work)
+    def told(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (work.__name__, args, *kwargs.items())
+        if key not in settings.told:
+            settings.told[key] = work(settings, *args, **kwargs)
+        found: T = settings.told[key]
+        return found
+
+    return told
+
+
+@_once
 def in_force(settings: Settings, names: tuple[str, ...]) -> InForce | None:
     """The value in force under the first of `names` that is told; None if none is."""
     for name in names:
-        rows = [s for s in settings if s.name == name and s.value]
+        rows = [s for s in settings.named(name) if s.value]
         if rows:
             told = [s for s in rows if s.spoken_by is not None] or rows
             return InForce(tuple({s.spoken_by: s for s in told}.values()))
@@ -77,10 +96,15 @@ def in_force(settings: Settings, names: tuple[str, ...]) -> InForce | None:
 
 def facts(settings: Settings, groups: WorkerGroups) -> dict[str, Fact]:
     """The settings seen, as one fact."""
-    seen = [found.text for names in _SHOWN if (found := in_force(settings, names)) is not None]
+    seen = list(_seen(settings))
     if (limit := restarts(settings, groups)) is not None:
         seen.append(f"max_restarts={limit}")
     return {"settings seen": seen} if seen else {}
+
+
+@_once
+def _seen(settings: Settings) -> tuple[str, ...]:
+    return tuple(found.text for names in _SHOWN if (found := in_force(settings, names)) is not None)
 
 
 def restarts(settings: Settings, groups: WorkerGroups) -> int | None:
@@ -92,6 +116,7 @@ def restarts(settings: Settings, groups: WorkerGroups) -> int | None:
     return int(value) if value.isdecimal() and len(value) < 10 else None
 
 
+@_once
 def quotes(settings: Settings, *, dumps: bool = True) -> tuple[Related, ...]:
     """The lines that show what keeps a failed job from ending, or (`dumps`) from being explained."""
     unrecorded = (_unrecorded(settings) or _off(settings, DUMP)) if dumps else None
@@ -104,6 +129,7 @@ def ending(settings: Settings, groups: WorkerGroups) -> tuple[Fix, ...]:
     return (*hanging(settings, groups), *again(settings, groups))
 
 
+@_once
 def hanging(settings: Settings, groups: WorkerGroups) -> tuple[Fix, ...]:
     """Next steps about what keeps ranks from ending once a communication failed."""
     return tuple(_hanging(settings, restarts(settings, groups)))
@@ -142,6 +168,7 @@ def _hanging(settings: Settings, limit: int | None) -> Iterator[Fix]:
         )
 
 
+@_once
 def recorder(settings: Settings) -> tuple[Fix, ...]:
     """Next steps to get flight-recorder dumps: what is missing of it, or where the dumps are."""
     size, dump = in_force(settings, BUFFER), in_force(settings, DUMP)
@@ -170,10 +197,13 @@ def recorder(settings: Settings) -> tuple[Fix, ...]:
 def renamed(settings: Settings) -> tuple[Fix, ...]:
     """Old names that torch itself warned of."""
     known = {n: names[0] for names in (HANDLING, BLOCKING, DESYNC) for n in names[1:]}
-    old = {s.name: known[s.name] for s in settings if not s.value and s.name in known}
     return tuple(
-        Fix(f"Set {new} instead of {name}, which torch warns is deprecated; the new name wins if both are set", "env")
-        for name, new in old.items()
+        Fix(
+            f"Set {known[name]} instead of {name}, which torch warns is deprecated; the new name wins if both are set",
+            "env",
+        )
+        for name in settings.valueless
+        if name in known
     )
 
 

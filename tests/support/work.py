@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,20 +19,18 @@ _OWN: Final = re.compile(r"[/\\]necropsy(?:_parsers)?[/\\]")
 TIMES: Final = 4  # how many times as large the second input is
 MOST: Final = 6  # times as often as before that any line may run: quadratic work runs its line 16 times as often
 # Runs of a line for each line of the input that are no growth: code that only the larger input reaches has no base.
-FREE: Final = 2
+FREE: Final = 0.25
 
 
 def lines_run(work: Callable[[], object]) -> Counter[tuple[str, str, int]]:
     """How often each line of the packages ran: (file, function, line) -> times; an iteration in one line counts too."""
-    codes: dict[CodeType, Counter[int] | None] = {}
+    codes: dict[CodeType, defaultdict[int, int]] = {}
+    tracers: dict[CodeType, Any] = {}  # one a function, not one a call: calls are many
 
-    def enter(frame: FrameType, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        if code not in codes:
-            codes[code] = Counter() if _OWN.search(code.co_filename) else None
-        seen = codes[code]
-        if seen is None:
+    def tracer(code: CodeType) -> Any:
+        if not _OWN.search(code.co_filename):
             return None
+        seen = codes[code] = defaultdict(int)
 
         def line(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "line":
@@ -40,6 +38,12 @@ def lines_run(work: Callable[[], object]) -> Counter[tuple[str, str, int]]:
             return line
 
         return line
+
+    def enter(frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code not in tracers:
+            tracers[code] = tracer(code)
+        return tracers[code]
 
     before = sys.gettrace()
     sys.settrace(enter)
@@ -49,7 +53,7 @@ def lines_run(work: Callable[[], object]) -> Counter[tuple[str, str, int]]:
         sys.settrace(before)
     found: Counter[tuple[str, str, int]] = Counter()
     for code, seen in codes.items():
-        for number, times in (seen or {}).items():
+        for number, times in seen.items():
             found[Path(code.co_filename).name, code.co_name, number] += times
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -87,6 +87,8 @@ class Activity(Table[ActivityRow]):
         self._writers: dict[tuple[int, int, str], _Later] = {}
         self._steps: dict[int, int] = {}
         self._ranks: dict[int, set[int]] = {}
+        self.all_ranks: frozenset[int] = frozenset()  # those that report anything
+        self._steps_told: dict[int, list[ActivityRow]] = {}
         self._words_of_rank: dict[int, ActivityRow] = {}
         self._words_of_process: dict[int, ActivityRow] = {}
         self._nameless: list[ActivityRow] = []
@@ -119,8 +121,11 @@ class Activity(Table[ActivityRow]):
             if row.rank is not None:
                 self._ranks.setdefault(row.attempt, set()).add(row.rank)
             if row.last.strip():
+                if row.progress:
+                    self._steps_told.setdefault(row.attempt, []).append(row)
                 _keep_last(self._words_of_rank, row.rank, row)
                 _keep_last(self._words_of_process, row.pid, row)
+        self.all_ranks = frozenset(r for ranks in self._ranks.values() for r in ranks)
         named = {r.pid for r in self.rows if r.writer.startswith("rank")}
         nameless = (r for pid, r in self._words_of_process.items() if pid not in named)
         self._nameless = sorted(nameless, key=lambda r: r.seq, reverse=True)
@@ -147,6 +152,12 @@ class Activity(Table[ActivityRow]):
         """The ranks that report anything in an attempt."""
         return self._ranks.get(attempt, frozenset())
 
+    def last_step(self, seq: int, attempt: int) -> ActivityRow | None:
+        """The last row of an attempt that begins before `seq` and quotes a step of work; of several there the first."""
+        rows = self._steps_told.get(attempt, [])
+        before = bisect_left(rows, seq, key=_seq)
+        return rows[bisect_left(rows, rows[before - 1].seq, key=_seq)] if before else None
+
     def words_of_rank(self, rank: int) -> str:
         """The last line that a rank wrote, or ""."""
         row = self._words_of_rank.get(rank)
@@ -155,6 +166,10 @@ class Activity(Table[ActivityRow]):
     def words_of_nameless(self, known: Collection[int]) -> str:
         """The last line of a process that never names its rank and is none of `known`, or ""."""
         return next((r.last.strip() for r in self._nameless if r.pid not in known), "")
+
+
+def _seq(row: ActivityRow) -> int:
+    return row.seq
 
 
 def _keep_last(words: dict[int, ActivityRow], who: int | None, row: ActivityRow) -> None:

@@ -24,3 +24,17 @@ class NetworkTroubles(RecordTable[NetworkTrouble]):
         "why": "reason as printed, or empty",
         "from_exception": "said by an exception",
     }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unresolved: set[str] = set()
+
+    def add(self, record: NetworkTrouble) -> None:  # type: ignore[override]
+        """Take a trouble."""
+        super().add(record)
+        if record.kind == "unresolved":
+            self._unresolved.add(record.where)
+
+    def unresolved(self, host: str) -> bool:
+        """Whether the name of a host did not resolve."""
+        return host in self._unresolved

@@ -22,7 +22,10 @@ class WorkerGroups(RecordTable[WorkerGroupEvent]):
         "limit": "restarts allowed (--max-restarts), or None",
     }
 
-    @property
-    def restarts(self) -> int | None:
-        """The restarts allowed, as far as the log says; None if it does not."""
-        return next((r.limit for r in self.rows if r.limit is not None), None)
+    restarts: int | None = None  # those allowed, as far as the log says
+
+    def add(self, record: WorkerGroupEvent) -> None:  # type: ignore[override]
+        """Take an event."""
+        super().add(record)
+        if self.restarts is None:
+            self.restarts = record.limit

@@ -22,10 +22,10 @@ def rank_of_process(
     worker = workers.of_process(pid, attempt)
     if worker is not None and worker.rank is not None:
         return worker.rank
-    told = next((c.rank for c in nccl if c.origin.pid == pid and c.attempt == attempt), None)
+    told = nccl.rank_of_process(pid, attempt)
     if told is not None:
         return told
-    seen = {r.rank for r in activity if r.rank is not None}
+    seen = activity.all_ranks
     local = workers.local_rank_of(pid, attempt)
     return local if local in seen and len(seen) <= ONE_NODE and seen == set(range(len(seen))) else None
 

@@ -30,7 +30,7 @@ from typing import Final
 
 from necropsy.claim import from_record
 from necropsy.conditions import JOB_STOPPED, PEER_ABSENT, PROCESS_DIED
-from necropsy.evidence.activity import Activity, ActivityRow
+from necropsy.evidence.activity import Activity
 from necropsy.evidence.job_stops import JobStops
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.worker_groups import WorkerGroups
@@ -49,11 +49,6 @@ _HOW_MORE: Final = {
 }
 
 
-def _last_step(activity: Activity, seq: int, attempt: int) -> ActivityRow | None:
-    rows = [r for r in activity if r.progress and r.seq < seq and r.attempt == attempt and r.last.strip()]
-    return max(rows, key=lambda r: r.seq, default=None)
-
-
 @rule("CRS004", "time-limit", Severity.FATAL, aliases=("X04", "timeout-of-scheduler"))
 def check(notices: JobStops, activity: Activity, settings: Settings, groups: WorkerGroups) -> Iterator[Finding]:
     """One finding an attempt."""
@@ -63,7 +58,7 @@ def check(notices: JobStops, activity: Activity, settings: Settings, groups: Wor
             continue
         limit = f" of {told.limit_s} s" if told.limit_s else ""
         facts = stop.facts
-        last = _last_step(activity, told.seq, told.attempt)
+        last = activity.last_step(told.seq, told.attempt)
         if last is not None:
             facts["last progress"] = last.last.strip()[:120]
         yield from_record(

@@ -64,19 +64,17 @@ _SANITIZER: Final = Fix(
 )
 
 
-def _blocking(error: CudaError, settings: Settings) -> bool | None:
+def _set_at(settings: Settings) -> dict[int, int]:
+    """Attempt -> where it first says that CUDA waits for each kernel."""
+    on = sorted((s.seq, s.attempt) for s in settings.named("CUDA_LAUNCH_BLOCKING") if s.value not in ("0", ""))
+    return {attempt: seq for seq, attempt in reversed(on)}
+
+
+def _blocking(error: CudaError, set_at: dict[int, int]) -> bool | None:
     """Whether the traceback can be trusted: by torch's wording, else by a setting seen before in that attempt."""
     if error.blocking is not None:
         return error.blocking
-    for s in settings:
-        if (
-            s.name == "CUDA_LAUNCH_BLOCKING"
-            and s.value not in ("0", "")
-            and s.attempt == error.attempt
-            and s.seq < error.seq
-        ):
-            return True
-    return None
+    return True if set_at.get(error.attempt, error.seq) < error.seq else None
 
 
 def _place(row: ExceptionRow, blocking: bool | None) -> tuple[Place, ...]:
@@ -146,10 +144,9 @@ def check(
     """One story a kind of fault: the most trusted report leads, other ranks' and C++'s reports of it follow."""
     first_assert = asserts.rows[0] if asserts.rows else None
     faults = [e for e in errors if FAULTS.search(e.error)]
+    set_at = _set_at(settings)
     said = [
-        (e, row, _blocking(e, settings))
-        for e in faults
-        if (row := exceptions.said(e)) and row.name != "DistBackendError"
+        (e, row, _blocking(e, set_at)) for e in faults if (row := exceptions.said(e)) and row.name != "DistBackendError"
     ]
     lead: dict[str, str] = {}  # CUDA's text -> the event that leads its story
     for error, row, blocking in _trusted_first(said):

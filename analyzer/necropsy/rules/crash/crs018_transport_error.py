@@ -142,15 +142,16 @@ def _first_waits(transport: TransportErrors, exceptions: Exceptions, activity: A
     connection or of a wait, it was one that waited. Only without clocks: those tell the order themselves.
     """
     found: dict[int, str] = {}
-    for attempt in {e.attempt for e in transport}:
-        told = [
-            e for e in transport if e.attempt == attempt and (r := exceptions.said(e)) is not None and not r.handled
-        ]
-        seen = {r.rank for r in activity if r.attempt == attempt}
-        seen |= {e.origin.rank for e in exceptions if e.attempt == attempt and not e.handled}
+    by_attempt: dict[int, list[TransportError]] = {}
+    for error in transport:
+        if (r := exceptions.said(error)) is not None and not r.handled:
+            by_attempt.setdefault(error.attempt, []).append(error)
+    for attempt, told in by_attempt.items():
+        seen = {*activity.ranks(attempt), *exceptions.ranks_ended(attempt)}
         waited = [e for e in told if e.kind == "timeout"]
         closed = {e.origin.rank for e in told if e.kind == "closed"} - {e.origin.rank for e in waited}
-        whole = None not in {e.origin.rank for e in told} and seen - {None} <= {e.origin.rank for e in told}
+        complain = {e.origin.rank for e in told}
+        whole = None not in complain and seen <= complain
         if waited and closed and whole and not any(e.origin.time for e in told):
             first = min(waited, key=lambda e: e.seq)
             found[attempt] = f"gloo-wait@{first.anchor.input}:{first.seq}"
@@ -184,13 +185,15 @@ def check(
     groups: WorkerGroups,
 ) -> Iterator[Finding]:
     """One finding a kind and attempt for NCCL, one an exception for gloo."""
-    duplicate = {e.attempt for e in errors if e.kind == "duplicate-gpu"}
-    for attempt in sorted({e.attempt for e in errors}):
+    by_kind: dict[tuple[int, str], list[NcclError]] = {}
+    for e in errors:
+        by_kind.setdefault((e.attempt, e.kind), []).append(e)
+    fixes = ending(settings, groups) if by_kind else ()
+    for attempt in sorted({attempt for attempt, _ in by_kind}):
         for kind in _SAYS:
-            found = [e for e in errors if e.kind == kind and e.attempt == attempt]
-            if found:
-                follows = f"duplicate-gpu@{attempt}" if kind == "usage" and attempt in duplicate else ""
-                yield _nccl(kind, found, exceptions, follows, ending(settings, groups))
+            if found := by_kind.get((attempt, kind)):
+                duplicate = kind == "usage" and (attempt, "duplicate-gpu") in by_kind
+                yield _nccl(kind, found, exceptions, f"duplicate-gpu@{attempt}" if duplicate else "", fixes)
     waits = _first_waits(transport, exceptions, activity)
     for error in transport:
         if (finding := _gloo(error, exceptions, waits.get(error.attempt, ""))) is not None:

@@ -155,8 +155,7 @@ def _what(trouble: NetworkTrouble) -> dict[str, str]:
 
 def _fixes(trouble: NetworkTrouble, settings: Settings, nccl: bool) -> tuple[Fix, ...]:
     if trouble.kind == "no-interface":
-        named = any(s.name == "NCCL_SOCKET_IFNAME" for s in settings)
-        return (_NCCL_IF if nccl or named else _GLOO_IF,)
+        return (_NCCL_IF if nccl or settings.named("NCCL_SOCKET_IFNAME") else _GLOO_IF,)
     if trouble.kind == "peer" and _UNREACHABLE.match(trouble.where):
         return (_NCCL_IF if nccl else _GLOO_IF,)
     host, _, port = trouble.where.rpartition(":")
@@ -170,7 +169,7 @@ def _fixes(trouble: NetworkTrouble, settings: Settings, nccl: bool) -> tuple[Fix
 def _sentence(trouble: NetworkTrouble, troubles: NetworkTroubles) -> str:
     sentence = _SAYS[trouble.kind].format(**_what(trouble))
     host = trouble.where.rpartition(":")[0]
-    if trouble.kind == "master" and any(t.kind == "unresolved" and t.where == host for t in troubles):
+    if trouble.kind == "master" and troubles.unresolved(host):
         sentence += ", because its name does not resolve on this node"
     elif trouble.kind == "master" and _UNREACHABLE.match(trouble.where):
         sentence += ", an address that on every node means that node itself"
@@ -186,8 +185,8 @@ def _rest(trouble: NetworkTrouble, settings: Settings, nccl: bool) -> dict[str, 
     for name, value in (("where", trouble.where), ("reason", trouble.why)):
         if value:
             facts[name] = value
-    for s in settings:
-        if s.name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") and s.attempt == trouble.attempt:
+    for s in settings.of_attempt(trouble.attempt):
+        if s.name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
             facts[s.name] = s.value
     dead = trouble.kind in ("master", "peer", "absent")  # may be a sign that the others have failed
     return {
@@ -204,10 +203,13 @@ def check(
     troubles: NetworkTroubles, exceptions: Exceptions, settings: Settings, activity: Activity
 ) -> Iterator[Finding]:
     """One finding a kind and attempt, at the first exception that says it."""
-    for attempt in sorted({t.attempt for t in troubles}):
+    by_kind: dict[tuple[int, str], list[NetworkTrouble]] = {}
+    for t in troubles:
+        if t.kind in _SAYS and _is_setup(t, exceptions):
+            by_kind.setdefault((t.attempt, t.kind), []).append(t)
+    for attempt in sorted({attempt for attempt, _ in by_kind}):
         for kind in _SAYS:
-            found = [t for t in troubles if t.kind == kind and t.attempt == attempt and _is_setup(t, exceptions)]
-            if not found:
+            if not (found := by_kind.get((attempt, kind))):
                 continue
             said = [(t, row) for t in found if (row := exceptions.said(t)) is not None]
             first, row = said[0] if said else (found[0], None)

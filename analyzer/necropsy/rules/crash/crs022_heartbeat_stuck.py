@@ -59,14 +59,12 @@ _SLOWER: Final = Fix(
 )
 
 
-def _fixes(gil: bool, settings: Settings, groups: WorkerGroups) -> tuple[Fix, ...]:
-    told = [s for s in settings if s.name in HEARTBEAT]
-    chosen = any(s.spoken_by is None or s.value not in _DEFAULTS for s in told)
+def _fixes(gil: bool, settings: Settings, groups: WorkerGroups, chosen: bool) -> tuple[Fix, ...]:
     slower = () if chosen else (_SLOWER,)
     return (_STACKS, *((_GIL,) if gil else ()), *ending(settings, groups), *recorder(settings), *slower)
 
 
-def _finding(rows: Sequence[HeartbeatStuck], settings: Settings, groups: WorkerGroups) -> Finding:
+def _finding(rows: Sequence[HeartbeatStuck], settings: Settings, groups: WorkerGroups, chosen: bool) -> Finding:
     first = next((r for r in rows if r.seconds is not None), rows[0])
     ranks = tuple(sorted({r.spoken_by for r in rows if r.spoken_by is not None}))
     gil = any(r.gil for r in rows)
@@ -90,7 +88,7 @@ def _finding(rows: Sequence[HeartbeatStuck], settings: Settings, groups: WorkerG
         process=f"rank {ranks[0]}" if len(ranks) == 1 else "",
         confidence=Confidence.LIKELY if gil else Confidence.POSSIBLE,
         facts=facts,
-        fixes=_fixes(gil, settings, groups),
+        fixes=_fixes(gil, settings, groups, chosen),
         shows=frozenset({PEER_ABSENT, DEVICE_FAULT}),
         leaves=frozenset({PROCESS_DIED, PEER_ABSENT}),
         related=(*quotes(settings)[:3], *(Related(r.anchor, "the same") for r in rows if r is not first))[:4],
@@ -100,7 +98,10 @@ def _finding(rows: Sequence[HeartbeatStuck], settings: Settings, groups: WorkerG
 @rule("CRS022", "heartbeat-stuck", Severity.FATAL, aliases=("X22", "watchdog-stuck", "gil-deadlock"))
 def check(watchdogs: StuckWatchdogs, settings: Settings, groups: WorkerGroups, activity: Activity) -> Iterator[Finding]:
     """One finding an attempt."""
-    for attempt in sorted({w.attempt for w in watchdogs}):
-        rows = [w for w in watchdogs if w.attempt == attempt]
+    of_attempt: dict[int, list[HeartbeatStuck]] = {}
+    for w in watchdogs:
+        of_attempt.setdefault(w.attempt, []).append(w)
+    chosen = any(s.spoken_by is None or s.value not in _DEFAULTS for name in HEARTBEAT for s in settings.named(name))
+    for attempt, rows in sorted(of_attempt.items()):
         if any(r.seconds is not None or not r.gil for r in rows) and not activity.job_went_on(rows[0].seq, attempt):
-            yield _finding(rows, settings, groups)
+            yield _finding(rows, settings, groups, chosen)

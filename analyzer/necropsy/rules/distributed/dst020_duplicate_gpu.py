@@ -29,6 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.messages.nccl_error import NcclError
+
 from necropsy.claim import event_of, from_incident
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
@@ -65,11 +67,18 @@ def _raised(row: ExceptionRow) -> bool:
 @rule("DST020", "duplicate-gpu", Severity.FATAL, aliases=("duplicate-gpu-detected",))
 def check(errors: NcclErrors, exceptions: Exceptions, communicators: NcclCommunicators) -> Iterator[Finding]:
     """One finding an attempt, at the call that built the communicator if a traceback shows it."""
-    for attempt in sorted({e.attempt for e in errors if e.pair}):
-        found = [e for e in errors if e.pair and e.attempt == attempt]
+    of_attempt: dict[int, list[NcclError]] = {}
+    for e in errors:
+        if e.pair:
+            of_attempt.setdefault(e.attempt, []).append(e)
+    raised: dict[int, list[ExceptionRow]] = {}
+    for r in exceptions if of_attempt else ():
+        if r.attempt in of_attempt and _raised(r):
+            raised.setdefault(r.attempt, []).append(r)
+    for attempt, found in sorted(of_attempt.items()):
         ranks = tuple(sorted({r for e in found if e.pair for r in e.pair}))
         buses = sorted({pci(e.bus) for e in found})
-        devices = sorted({c.device for c in communicators if c.rank in ranks and c.attempt == attempt})
+        devices = sorted({c.device for rank in ranks for c in communicators.of_rank(rank, attempt)})
         facts: dict[str, Fact] = {"PCI bus": buses, "ranks": list(ranks)}
         if devices:
             facts["cudaDev of these ranks"] = devices
@@ -78,7 +87,8 @@ def check(errors: NcclErrors, exceptions: Exceptions, communicators: NcclCommuni
             f"Ranks {named} use the same GPU (PCI {', '.join(buses)}): "
             "NCCL refuses a communicator with a duplicate GPU."
         )
-        row = next((r for r in exceptions if r.attempt == attempt and _raised(r) and r.places), None)
+        rows = raised.get(attempt, [])
+        row = next((r for r in rows if r.places), None)
         yield from_incident(
             found[0],
             row,
@@ -88,6 +98,6 @@ def check(errors: NcclErrors, exceptions: Exceptions, communicators: NcclCommuni
             fixes=_FIXES,
             leaves=frozenset({PROCESS_DIED, PEER_ABSENT}),
             event=f"duplicate-gpu@{attempt}",
-            claims=frozenset(event_of(r) for r in exceptions if r.attempt == attempt and _raised(r)),
+            claims=frozenset(event_of(r) for r in rows),
             seq=min(e.seq for e in (*found, *((row,) if row is not None else ()))),
         )

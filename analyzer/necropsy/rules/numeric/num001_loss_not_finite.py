@@ -29,6 +29,7 @@ References
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -38,7 +39,7 @@ from necropsy_parsers.messages.training_value import TrainingValue
 
 from necropsy.claim import from_record, logged_place, process_of
 from necropsy.conditions import NOT_FINITE
-from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.training_values import TrainingValues
 from necropsy.finding import Confidence, Fact, Finding, Fix, Place, Related, Role, Severity
 from necropsy.rule import rule
@@ -55,6 +56,8 @@ class Thresholds:
     spike: float = 3.0
     held: int = 3
 
+
+Stacks = dict[tuple[str, int], list[ExceptionRow]]
 
 _ANOMALY: Final = Fix(
     "Find the operation that makes the first NaN: run from the last good checkpoint in anomaly mode",
@@ -73,27 +76,32 @@ def _series(values: TrainingValues) -> dict[tuple[str, str, int], list[TrainingV
     return series
 
 
-def _where(v: TrainingValue, exceptions: Exceptions) -> tuple[Place, ...]:
+def _stacks(exceptions: Exceptions) -> Stacks:
+    """The exceptions with places by (process, attempt), in order of reading."""
+    stacks: Stacks = {}
+    for row in exceptions:
+        if row.places:
+            stacks.setdefault((process_of(row.origin), row.attempt), []).append(row)
+    return stacks
+
+
+def _where(v: TrainingValue, stacks: Stacks) -> tuple[Place, ...]:
     """Where the loop is: the logging call if printed, else the function of a traceback of the same process."""
     if logged := logged_place(v.origin):
         return logged
-    for row in exceptions:
-        if (
-            row.places
-            and process_of(row.origin) == process_of(v.origin)
-            and row.attempt == v.attempt
-            and row.seq > v.seq
-        ):
-            p = row.places[0]
-            return (Place(p.file, p.line, None, p.function, p.text, "function", "traceback of the same process"),)
-    return ()
+    rows = stacks.get((process_of(v.origin), v.attempt), [])
+    after = bisect_right(rows, v.seq, key=lambda r: r.seq)
+    if after == len(rows):
+        return ()
+    p = rows[after].places[0]
+    return (Place(p.file, p.line, None, p.function, p.text, "function", "traceback of the same process"),)
 
 
 def _at(v: TrainingValue) -> str:
     return f" at {v.unit or 'step'} {v.step}" if v.step is not None else ""
 
 
-def _not_finite(rows: Sequence[TrainingValue], exceptions: Exceptions) -> Finding | None:
+def _not_finite(rows: Sequence[TrainingValue], stacks: Stacks) -> Finding | None:
     first = next((i for i, v in enumerate(rows) if not v.finite), None)
     if first is None:
         return None
@@ -113,7 +121,7 @@ def _not_finite(rows: Sequence[TrainingValue], exceptions: Exceptions) -> Findin
         v,
         message,
         Severity.NOTE if isolated else Severity.ERROR,
-        code=_where(v, exceptions),
+        code=_where(v, stacks),
         facts=facts,
         fixes=(_ANOMALY, _RATE, _BATCH),
         related=(Related(before.anchor, "last finite report"),) if before is not None else (),
@@ -124,7 +132,7 @@ def _not_finite(rows: Sequence[TrainingValue], exceptions: Exceptions) -> Findin
     )
 
 
-def _diverged(rows: Sequence[TrainingValue], t: Thresholds, exceptions: Exceptions) -> Finding | None:
+def _diverged(rows: Sequence[TrainingValue], t: Thresholds, stacks: Stacks) -> Finding | None:
     values = [v.value for v in rows]
     if len(values) < t.held + 4 or not all(v.finite for v in rows):
         return None
@@ -140,7 +148,7 @@ def _diverged(rows: Sequence[TrainingValue], t: Thresholds, exceptions: Exceptio
         v,
         f"`{v.name}` diverged{_at(v)}: from a median of {usual:g} it rose to {values[-1]:g} and did not come back.",
         Severity.WARNING,
-        code=_where(v, exceptions),
+        code=_where(v, stacks),
         facts={"value": v.name, "median before": usual, "best before": min(early), "last": values[-1]},
         fixes=(_RATE, _BATCH),
         confidence=Confidence.LIKELY,
@@ -180,11 +188,12 @@ def _spread(found: Sequence[tuple[Finding, int | None]]) -> Iterator[Finding]:
 def check(values: TrainingValues, exceptions: Exceptions, t: Thresholds) -> Iterator[Finding]:
     """The earliest series of each process that stopped being finite, or diverged."""
     found: dict[tuple[str, int], tuple[Finding, int | None]] = {}
+    stacks = _stacks(exceptions)
     for (name, process, attempt), rows in _series(values).items():
         loss = "loss" in name
-        finding = _not_finite(rows, exceptions) if loss or "norm" in name else None
+        finding = _not_finite(rows, stacks) if loss or "norm" in name else None
         if finding is None and loss and "scale" not in name:
-            finding = _diverged(rows, t, exceptions)
+            finding = _diverged(rows, t, stacks)
         key = (process, attempt)
         if finding is not None and (key not in found or _before(finding, found[key][0])):
             step = next((v.step for v in rows if v.seq == finding.seq), None)
