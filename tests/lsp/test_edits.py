@@ -204,6 +204,20 @@ def test_what_is_not_sure_is_left_alone(name: str, source: str) -> None:
     assert edited(name, source) is None
 
 
+def test_statements_that_share_lines() -> None:
+    source = "a = 1; dl = DataLoader(\n    ds,\n); b = [\n    2\n]; c = 3\n"
+    for line in (0, 1):
+        assert edited("pin_memory", source, line) == source.replace("ds,\n", "ds,\n    pin_memory=True,\n")
+    assert edited("pin_memory", source, 3) is None
+
+
+def test_what_is_far_away_is_not_in_the_way() -> None:
+    source = (
+        'x = """\n"""  # torch\n\n@wrap(\n    1\n)\nclass A:\n    dl = DataLoader(ds)\n\n\ny = """ DataLoader( """\n'
+    )
+    assert edited("pin_memory", source, 7) == source.replace("DataLoader(ds)", "DataLoader(ds, pin_memory=True)")
+
+
 def test_an_argument_that_calls_is_not_the_loader() -> None:
     source = "dl = DataLoader(\n    make(1),\n    batch_size=2,\n)\n"
     assert edited("pin_memory", source, 1) is None

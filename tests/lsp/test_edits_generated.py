@@ -24,6 +24,15 @@ CALLEES = {
 KEYWORDS = ("pin_memory", "drop_last", "fused", "non_blocking", "set_to_none", "foreach", "lr", "batch_size", "device")
 BEFORE = st.sampled_from(["", "s = '🔥('; ", "y = ", "y = [0, ", "if a: ", "y = 1 + (", "@"])
 HEAD = "import torch\nfrom torch import optim\nfrom torch.utils.data import DataLoader\n"
+AROUND = st.sampled_from(
+    [
+        "{}",
+        "def h():\n    {}",
+        "x = 1; {}",
+        "@d(\n1)\nclass A:\n    @d\n    async def m(self):\n        "
+        '"""(\n"""\n        {}\n\n\ny = 2; """#\n"""; z = [\n]',
+    ]
+)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
@@ -51,8 +60,10 @@ def sources(draw: st.DrawFn) -> tuple[str, str, int]:
     after = {"y = [0, ": "]", "y = 1 + (": ")", "@": "\ndef g(): pass"}.get(
         before, draw(st.sampled_from(["", "; z = 1", " # ("]))
     )
-    body = HEAD + text + after + draw(st.sampled_from(["", "\n"]))
-    line = HEAD.count("\n") + draw(st.integers(0, text.count("\n")))
+    around = draw(AROUND)
+    body = HEAD + around.replace("{}", text + after) + draw(st.sampled_from(["", "\n"]))
+    above = HEAD.count("\n") + around.partition("{}")[0].count("\n")
+    line = above + draw(st.integers(0, text.count("\n")))
     return name, body.replace("\n", draw(ENDS)), line
 
 

@@ -108,7 +108,7 @@ def _added(text: Text, call: ast.Call, shape: Shape) -> tuple[Change, ...] | Non
 
 def insertion(text: Text, call: ast.Call, argument: str) -> Change | None:
     """One more argument behind the last one, laid out as the call is."""
-    tokens = text.tokens()
+    tokens = text.tokens(call.lineno - 1)
     inside = _between_parentheses(tokens, text.span(call)[1])
     if inside is None:
         return None

@@ -6,7 +6,6 @@ import ast
 from typing import Final
 
 from necropsy_lsp.edits._calls import call_on
-from necropsy_lsp.edits._names import names_of
 from necropsy_lsp.edits._text import Text
 
 LOADERS: Final = (
@@ -20,7 +19,7 @@ POSITIONAL: Final = LOADERS[:2]  # the others name fewer parameters
 
 def loader_on(text: Text, line: int) -> ast.Call | None:
     """The only `DataLoader(...)` at the line whose parameters are known."""
-    names = names_of(text.tree)
+    names = text.names
     call = call_on(text, line, lambda c: names.means(c.func, *LOADERS))
     if call is None or (len(call.args) > 1 and not names.means(call.func, *POSITIONAL)):
         return None

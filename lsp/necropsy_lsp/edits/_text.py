@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from necropsy_lsp.edits._names import Names, names_of
+
 LINE_END: Final = re.compile(r"\r\n|\r|\n")
 BOM: Final = "\ufeff"
 QUIET: Final = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
@@ -50,6 +52,20 @@ class Wish:
     value: list[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Whole lines `first` to `last` that hold whole statements of the module, and their offsets.
+
+    What is proved of a part holds for the file: it begins and ends where no bracket, string or block is open.
+    """
+
+    first: int
+    last: int
+    start: int
+    end: int
+    statements: tuple[ast.stmt, ...]
+
+
 @dataclass(slots=True)
 class Text:
     """A text that parses, with the places of its nodes."""
@@ -58,7 +74,15 @@ class Text:
     tree: ast.Module
     starts: list[int]  # offset of each line
     lines: list[str]  # without their ends
-    _tokens: list[Token] = field(default_factory=list)
+    _tokens: dict[int, list[Token]] = field(default_factory=dict)
+    _names: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """What its names stand for."""
+        if self._names is None:
+            self._names = names_of(self.tree)
+        return self._names
 
     def offset(self, line: int, column: int) -> int:
         """Offset of a token's place: `line` from 1, `column` in characters."""
@@ -76,7 +100,7 @@ class Text:
 
     def line_of(self, offset: int) -> int:
         """The line, from 0, that holds an offset."""
-        return bisect.bisect_right(self.starts, offset) - 1
+        return max(bisect.bisect_right(self.starts, offset) - 1, 0)
 
     def newline(self, line: int) -> str:
         """The line end that follows line `line` (from 0); that of the first line where it has none."""
@@ -86,33 +110,72 @@ class Text:
                 return match[0]
         return "\n"
 
-    def tokens(self) -> list[Token]:
-        """Tokens in order, comments among them. Raises one of `UNREADABLE`."""
-        if not self._tokens:
-            self._tokens = tokens_of("\n".join(self.lines), self.starts)
-        return self._tokens
+    def part(self, line: int) -> Part:
+        """The statements of the module around a line (from 0); the line alone where there are none."""
+        first = last = line
+        found: list[ast.stmt] = []
+        while True:  # statements can share lines: `a = 1; b = [` and more
+            around = [s for s in self.tree.body if _first(s) - 1 <= last and _last(s) - 1 >= first]
+            if len(around) == len(found):
+                break
+            found = around
+            first, last = min(first, _first(found[0]) - 1), max(last, _last(found[-1]) - 1)
+        stop = self.starts[last + 1] if last + 1 < len(self.starts) else len(self.source)
+        return Part(first, last, self.starts[first], stop, tuple(found))
 
-    def proved(self, changes: Sequence[Change], wish: Wish) -> tuple[Change, ...] | None:
-        """The changes, if they turn the tree into the wanted one and keep every comment; else None."""
-        old = getattr(wish.node, wish.name)
-        try:
-            setattr(wish.node, wish.name, wish.value)
-            wanted = ast.dump(self.tree)
-        except RecursionError:
+    def tokens(self, line: int) -> list[Token]:
+        """Tokens of the statements around a line (from 0), comments among them. Raises one of `UNREADABLE`."""
+        part = self.part(line)
+        if part.first not in self._tokens:
+            lines = "\n".join(self.lines[part.first : part.last + 1])
+            self._tokens[part.first] = tokens_of(lines, self.starts[part.first :])
+        return self._tokens[part.first]
+
+    def proved(self, changes: Sequence[Change], wish: Wish | None = None) -> tuple[Change, ...] | None:
+        """The changes, if they turn the tree into the wanted one and keep every comment; else None.
+
+        Without a wish the tree must stay as it is.
+        """
+        part = self.part(self.line_of(min(change.start for change in changes)))
+        if any(change.start < part.start or change.end > part.end for change in changes):
             return None
-        finally:
-            setattr(wish.node, wish.name, old)
-        changed = parsed(apply(self.source, changes))
+        moved = [Change(c.start - part.start, c.end - part.start, c.text) for c in changes]
+        changed = parsed(apply(self.source[part.start : part.end], moved))
         try:
-            if changed is None or ast.dump(changed.tree) != wanted or changed.comments() != self.comments():
+            if changed is None or [ast.dump(s) for s in changed.tree.body] != self._wanted(part, wish):
+                return None
+            kept = [token.text for token in self.tokens(part.first) if token.comment]
+            if wish is not None and changed.comments() != kept:
                 return None
         except UNREADABLE:
             return None
         return tuple(changes)
 
+    def _wanted(self, part: Part, wish: Wish | None) -> list[str]:
+        """The statements of a part as they should become."""
+        if wish is None:
+            return [ast.dump(statement) for statement in part.statements]
+        old = getattr(wish.node, wish.name)
+        try:
+            setattr(wish.node, wish.name, wish.value)
+            left = [s for s in part.statements if wish.node is not self.tree or s in wish.value]
+            return [ast.dump(statement) for statement in left]
+        finally:
+            setattr(wish.node, wish.name, old)
+
     def comments(self) -> list[str]:
-        """All comments, in order."""
-        return [token.text for token in self.tokens() if token.comment]
+        """All comments of the text, in order. Raises one of `UNREADABLE`."""
+        return [token.text for token in tokens_of("\n".join(self.lines), self.starts) if token.comment]
+
+
+def _first(statement: ast.stmt) -> int:
+    """Its first line, from 1; decorators stand above the `def`."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(d.lineno for d in decorators)])
+
+
+def _last(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
 
 
 def parsed(source: str) -> Text | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_lsp.edit import Changes, Edit
-from necropsy_lsp.edits._names import names_of
 from necropsy_lsp.edits._text import UNREADABLE, Change, Text, Wish
 
 CALLS: Final = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
@@ -15,7 +14,7 @@ CALLS: Final = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
 
 def change(text: Text, line: int) -> Changes:
     """The line's only such statement removed, or replaced by `pass` where its block would be empty."""
-    names = names_of(text.tree)
+    names = text.names
     found = [
         (parent, name, body, node)
         for parent, name, body in bodies(text.tree)
@@ -57,7 +56,7 @@ def _removals(text: Text, start: int, end: int) -> Iterator[Change]:
     head, tail = text.source[begin:start], text.source[end:stop]
     if not head.strip() and not tail.strip(" \t;"):
         yield Change(begin, text.starts[last + 1] if last + 1 < len(text.starts) else stop, "")
-    tokens = text.tokens()
+    tokens = text.tokens(first)
     after = next((token for token in tokens if token.start >= end), None)
     if after is not None and after.text == ";":
         following = next((token for token in tokens if token.start >= after.end), None)

@@ -7,7 +7,6 @@ from typing import Final
 
 from necropsy_lsp.edit import Changes, Edit
 from necropsy_lsp.edits._calls import Shape, call_on, is_constant, keyword_of, true_keyword, with_true
-from necropsy_lsp.edits._names import names_of
 from necropsy_lsp.edits._text import UNREADABLE, Change, Text, Wish
 
 FUSED: Final = Shape("fused")
@@ -19,7 +18,7 @@ OPTIMIZERS: Final = tuple(
 
 def change(text: Text, line: int) -> Changes:
     """The keyword on the line's only optimizer of torch; a constant `foreach` goes."""
-    names = names_of(text.tree)
+    names = text.names
     call = call_on(text, line, lambda c: names.means(c.func, *OPTIMIZERS))
     if call is None or not _off(keyword_of(call, "differentiable")):
         return None
@@ -60,7 +59,7 @@ def _beside(text: Text, call: ast.Call, foreach: ast.keyword, fused: ast.keyword
 
 def removal(text: Text, keyword: ast.keyword) -> list[Change]:
     """Ways to take a keyword out of its call, the tidiest first; not each fits each call."""
-    tokens = text.tokens()
+    tokens = text.tokens(keyword.lineno - 1)
     start, end = text.span(keyword)
     before = max((t for t in tokens if t.end <= start and not t.comment), key=lambda t: t.end)
     after = min((t for t in tokens if t.start >= end and not t.comment), key=lambda t: t.start)

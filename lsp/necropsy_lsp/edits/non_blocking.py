@@ -7,7 +7,7 @@ from typing import Final
 
 from necropsy_lsp.edit import Changes, Edit
 from necropsy_lsp.edits._calls import Shape, call_on, is_constant, with_true
-from necropsy_lsp.edits._names import Names, names_of
+from necropsy_lsp.edits._names import Names
 from necropsy_lsp.edits._tensors import is_tensor
 from necropsy_lsp.edits._text import Text
 
@@ -22,7 +22,7 @@ DTYPES: Final = frozenset(
 
 def change(text: Text, line: int) -> Changes:
     """The keyword on the line's only copy to a device."""
-    names = names_of(text.tree)
+    names = text.names
     call = call_on(text, line, lambda c: _copies(c, names))
     if call is None or not isinstance(call.func, ast.Attribute):
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from lsprotocol import types
@@ -14,6 +16,7 @@ from necropsy_lsp.actions import Action, actions_of
 from necropsy_lsp.edits._text import Text, parsed
 from necropsy_lsp.evidence import input_uri
 from necropsy_lsp.feature import Feature
+from necropsy_lsp.placed import Shown
 from necropsy_lsp.ranges import text_edits
 
 if TYPE_CHECKING:
@@ -25,21 +28,18 @@ KIND: Final = types.CodeActionKind.QuickFix
 
 
 class CodeActions(Feature):
-    """Parses the document once for each of its versions, and only where a finding stands on the lines."""
+    """Parses the document once for each of its versions, and only where a finding stands on the lines asked for."""
 
     def __init__(self, server: NecropsyServer) -> None:
         super().__init__(server)
         self._parsed: tuple[str, Text | None] = ("", None)
+        self._lock = Lock()  # a proof changes the tree for a moment
 
         @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[KIND]))
-        def code_action(params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
-            return self.actions(params)
+        async def code_action(params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
+            return await self.actions(params)
 
-    def closed(self, document: TextDocument) -> None:
-        """Forget the text."""
-        self._parsed = ("", None)
-
-    def actions(self, params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
+    async def actions(self, params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
         """The actions of all findings on the lines, edits first; those that repeat another are left out."""
         if params.context.only is not None and not any(_within(KIND, only) for only in params.context.only):
             return []
@@ -48,18 +48,24 @@ class CodeActions(Feature):
         found = [s for s in self.server.session.findings(document) if s.line <= last and first <= s.end_line]
         if not found:
             return []
-        text, locate = self._text(document.source), cache(input_uri)
-        offered = [action for shown in found for action in actions_of(shown, text, locate)]
-        offered.sort(key=lambda action: not action.changes or action.title.startswith("Suppress"))
-        unique = {(a.title, a.changes, a.arguments): a for a in reversed(offered)}
+        source, version = document.source, document.version
+        text, offered = await asyncio.to_thread(self._offered, found, source)
+        if document.version != version or document.source != source:  # typed on meanwhile: the client asks again
+            return []
         literals = get_capability(self.server.client_capabilities, LITERALS, None) is not None
-        made = [self._action(a, document, text, params.context.diagnostics) for a in reversed(unique.values())]
+        made = [self._action(action, document, text, params.context.diagnostics) for action in offered]
         return list(made) if literals else [action.command for action in made if action.command is not None]
 
-    def _text(self, source: str) -> Text | None:
-        if self._parsed[0] != source:
-            self._parsed = (source, parsed(source))
-        return self._parsed[1]
+    def _offered(self, found: Sequence[Shown], source: str) -> tuple[Text | None, list[Action]]:
+        """Runs beside the server's loop: parsing a long file takes longer than a key stroke may."""
+        with self._lock:
+            if self._parsed[0] != source:
+                self._parsed = (source, parsed(source))
+            text, locate = self._parsed[1], cache(input_uri)
+            offered = [action for shown in found for action in actions_of(shown, text, locate)]
+        offered.sort(key=lambda action: not action.changes or action.title.startswith("Suppress"))
+        unique = {(a.title, a.changes, a.arguments): a for a in reversed(offered)}
+        return text, list(reversed(unique.values()))
 
     def _action(
         self, action: Action, document: TextDocument, text: Text | None, diagnostics: Sequence[types.Diagnostic]
