@@ -7,6 +7,7 @@ Everything here runs on the server's loop and waits for worker processes, never 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
@@ -22,7 +23,8 @@ from necropsy_lsp.stored import Anchor
 if TYPE_CHECKING:
     from necropsy_lsp.server import NecropsyServer
 
-AT_ONCE: Final = 2  # worker processes
+AT_ONCE: Final = 2  # worker processes, of which the background has one: a command need not queue behind it
+SOON_S: Final = 1.0  # in the background, what is over before this shows no progress
 PATIENCE_S: Final = 5  # for the client's answer to a progress token
 _numbers = itertools.count(1)
 _log = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 class Bar:
     """One `$/progress` of the client, if it shows such; `cancelled` is called when the user ends it."""
 
-    def __init__(self, server: NecropsyServer, title: str, cancelled: Callable[[], object]) -> None:
+    def __init__(self, server: NecropsyServer, title: str, cancelled: Callable[[], object], delay: float) -> None:
         self._server = server
         self._title = title
         self._cancelled = cancelled
@@ -40,9 +42,10 @@ class Bar:
         self._shown = False
         self._opening: asyncio.Task[None] | None = None
         if get_capability(server.client_capabilities, "window.work_done_progress", False):
-            self._opening = asyncio.ensure_future(self._open())
+            self._opening = asyncio.ensure_future(self._open(delay))
 
-    async def _open(self) -> None:
+    async def _open(self, delay: float) -> None:
+        await asyncio.sleep(delay)
         progress = self._server.work_done_progress
         try:
             await asyncio.wait_for(progress.create_async(self._token), PATIENCE_S)
@@ -79,7 +82,9 @@ class Jobs:
     def __init__(self, server: NecropsyServer) -> None:
         self._server = server
         self._running: dict[str, asyncio.Task[Any]] = {}
+        self.withdrawn: list[Callable[[str], None]] = []
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._background = asyncio.Semaphore(AT_ONCE - 1)
         self._complaints: dict[str, str] = {}
         self._published: set[str] = set()
 
@@ -109,13 +114,16 @@ class Jobs:
         """What is waiting or running for a source."""
         return self._running.get(source)
 
-    async def show(self, source: str, request: Request, name: str = "") -> WholeReport:
+    async def show(self, source: str, request: Request, name: str, *, background: bool = False) -> WholeReport:
         """Analyze once a worker is free and publish the findings; the newest request of a source wins.
 
-        `name` is what findings call the input of a request with text. Raises `AnalysisFailed`,
+        `name` is what findings call the input of a request with text. What nobody waits for is
+        done in the `background`. Raises `AnalysisFailed`,
         or `CancelledError` where a newer request, the user or the server's end came first.
         """
-        report = await self._report(source, name or request.path, request)
+        self._take(source)
+        async with self._background if background else contextlib.nullcontext(), self._turns:
+            report = await self._report(name, request, SOON_S if background else 0)
         if request.text is not None:
             report = named(report, name)
         self._complaints.pop(source, None)
@@ -131,6 +139,8 @@ class Jobs:
         self._complaints.pop(source, None)
         if known:
             self._server.session.withdraw(source)
+        for callback in self.withdrawn:
+            callback(source)
         return cancelled or known
 
     def withdraw_all(self) -> int:
@@ -141,25 +151,29 @@ class Jobs:
         """The sources that are published or under way."""
         return self._published | set(self._running)
 
-    async def _report(self, source: str, title: str, request: Request) -> WholeReport:
+    def _take(self, source: str) -> None:
+        """Make the current task the one of a source."""
         task = asyncio.current_task()
         assert task is not None
         if self._running.get(source) is not task:
             self.cancel(source)
             self._running[source] = task
             task.add_done_callback(lambda t: self._over(source, t))
-        async with self._turns:
-            bar = Bar(self._server, f"Necropsy: {title}", task.cancel)
-            said = "cancelled"
-            try:
-                report = await analyze(request, bar.report)
-                said = summary(report)
-                return report
-            except AnalysisFailed as error:
-                said = f"failed: {error}"
-                raise
-            finally:
-                bar.close(said)
+
+    async def _report(self, name: str, request: Request, delay: float) -> WholeReport:
+        task = asyncio.current_task()
+        assert task is not None
+        bar = Bar(self._server, f"Necropsy: {name}", task.cancel, delay)
+        said = "cancelled"
+        try:
+            report = await analyze(request, bar.report)
+            said = summary(report)
+            return report
+        except AnalysisFailed as error:
+            said = f"failed: {error}"
+            raise
+        finally:
+            bar.close(said)
 
     def _over(self, source: str, task: asyncio.Task[Any]) -> None:
         if self._running.get(source) is task:

@@ -213,3 +213,19 @@ def test_the_worker_ends_with_the_server(failed: Path, connect: Connect) -> None
             client.error = RuntimeError("killed on purpose")  # nobody to say goodbye to
 
     asyncio.run(talk())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the process in /proc")
+def test_leaving_ends_the_worker(failed: Path, connect: Connect) -> None:
+    (failed / "run.log").write_text(ENDLESS, encoding="utf-8")
+
+    async def talk() -> int:
+        async with connect(failed) as client:
+            running = asyncio.ensure_future(client.command("necropsy.analyzeFile", str(failed / "run.log")))
+            (worker,) = await client.until(lambda: workers(client._server.pid))
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await client.until(lambda: not alive(worker))
+        running.cancel()
+        return int(client._server.returncode)
+
+    assert asyncio.run(talk()) == 0

@@ -164,6 +164,18 @@ def test_an_open_log_has_diagnostics_and_so_has_the_script(project: Path, connec
     assert (place.location.uri, place.location.range.start.line) == (train.as_uri(), 4)
 
 
+def test_clearing_takes_the_logs_own_diagnostics_too(project: Path, connect: Connect) -> None:
+    async def talk() -> Any:
+        async with connect(project) as client:
+            log = client.open(project / "run.log", "log", TEXT)
+            await client.until(lambda: starts(client, log) == [4])
+            answer = await client.command("necropsy.clear", {"uri": log})
+            await client.until(lambda: starts(client, log) == [])
+            return answer
+
+    assert asyncio.run(talk()) == {"ok": True, "cleared": 1}
+
+
 def test_a_log_that_changes_is_read_again(project: Path, connect: Connect) -> None:
     async def talk() -> list[list[int]]:
         async with connect(project) as client:
@@ -223,7 +235,6 @@ def test_a_big_log_does_not_keep_typing_waiting(project: Path, connect: Connect)
     async def talk() -> Any:
         async with connect(project) as client:
             log = client.open(project / "run.log", "log", big)
-            await client.until(lambda: any(client.progress_reports.values()))
             script = client.open(train, "python")
             await client.until(lambda: script in client.diagnostics)
             early = log not in client.diagnostics

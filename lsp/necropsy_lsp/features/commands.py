@@ -56,6 +56,14 @@ class Commands(Feature):
         def clear(*arguments: Any) -> Answer:
             return self._clear(arguments)
 
+    def stopping(self) -> None:
+        """End the requests that wait for an answer: pygls 2.1 fails on them, it walks a dict that they leave."""
+        protocol = self.server.protocol
+        pending: dict[Any, Any] = getattr(protocol, "_request_futures", {})
+        for number, future in list(pending.items()):
+            if number != protocol.msg_id and not future.done():
+                future.cancel()
+
     async def _answer(self, target_of: Callable[[], Target]) -> Answer:
         began = time.monotonic()
         try:

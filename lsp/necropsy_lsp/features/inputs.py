@@ -101,7 +101,7 @@ class Inputs(Feature):
             self._first_change.pop(path, None)
             self._gave_way[path] = self._gave_way.get(path, 0) + 1
             try:
-                await self.server.jobs.show(target.source, target.request)
+                await self.server.jobs.show(target.source, target.request, target.called, background=True)
             except AnalysisFailed as error:
                 self.server.jobs.failed(target.source, target.called, error)
             self._gave_way.pop(path, None)

@@ -60,6 +60,7 @@ class Logs(Feature):
         super().__init__(server)
         self._logs: dict[str, Log] = {}
         self._grounds: object = None
+        server.jobs.withdrawn.append(self._withdrawn)
 
         @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
         async def symbols(
@@ -108,15 +109,25 @@ class Logs(Feature):
     def _start(self, document: TextDocument, delay: float) -> None:
         log = self._logs[document.uri]
         log.ready.clear()
-        uri = document.uri
+        uri, source = document.uri, f"open:{document.uri}"
 
         async def work() -> None:
             try:
                 await self._analyze(uri, log)
             finally:
-                log.ready.set()
+                if self.server.jobs.running(source) in (None, asyncio.current_task()):  # no newer one took over
+                    log.ready.set()
 
-        self.server.jobs.start(f"open:{uri}", work, delay)
+        self.server.jobs.start(source, work, delay)
+
+    def _withdrawn(self, source: str) -> None:
+        """Forget a report that was cleared; the log is analyzed again after its next change."""
+        uri = source.removeprefix("open:")
+        document, log = open_document(self.server, uri), self._logs.get(uri)
+        if log is not None and document is not None:
+            log.report, log.marks = None, []
+            log.ready.set()
+            self._send(document, [])
 
     async def _analyze(self, uri: str, log: Log) -> None:
         document = open_document(self.server, uri)
@@ -127,7 +138,7 @@ class Logs(Feature):
         if not await asyncio.to_thread(sniffed, text, target.called):
             return
         try:
-            report = await self.server.jobs.show(target.source, target.request, target.called)
+            report = await self.server.jobs.show(target.source, target.request, target.called, background=True)
         except AnalysisFailed as error:
             self.server.jobs.failed(target.source, target.called, error)
             return
