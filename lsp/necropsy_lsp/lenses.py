@@ -12,7 +12,7 @@ from necropsy_lsp.matching import Function
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.stored import StoredFinding
 
-# Rules whose findings say, by their count, how often the same thing happened.
+# Rules whose findings say how often the same thing happened.
 BREAKS: Final = frozenset({"CMP001", "CMP002", "CMP003", "CMP004", "CMP005", "CMP006"})
 RECOMPILATIONS: Final = frozenset({"CMP007", "CMP008", "CMP009"})
 # Facts that a rule may give, in nanoseconds or as a number.
@@ -47,9 +47,9 @@ def title(findings: Sequence[StoredFinding]) -> str:
     tally = ", ".join(f"{n} fatal" if label == "fatal" else words.plural(n, label) for label, n in counts.items() if n)
     head = f"{words.plural(len(findings), 'finding')}: {tally}" if len(findings) > 1 else tally
     parts = [f"Necropsy: {head}"]
-    if breaks := sum(f.count for f in findings if f.rule in BREAKS):
+    if breaks := sum(_times(f, "times") for f in findings if f.rule in BREAKS):
         parts.append(words.plural(breaks, "graph break"))
-    if again := sum(f.count for f in findings if f.rule in RECOMPILATIONS):
+    if again := sum(_times(f, "recompilations") for f in findings if f.rule in RECOMPILATIONS):
         parts.append(words.plural(again, "recompilation"))
     if (launches := _total(findings, LAUNCHES)) is not None:
         parts.append(words.plural(round(launches), "launch").replace("launchs", "launches"))
@@ -70,6 +70,12 @@ def price_of(findings: Iterable[StoredFinding]) -> str:
         parts.append(f"{words.share(min(sum(shares), 1.0))} of the time")
     about = "about " if parts and any(c.basis == "estimated" for c in known) else ""
     return about + ", ".join(parts)
+
+
+def _times(finding: StoredFinding, name: str) -> int:
+    """How often it happened: the fact that says so, or the number of copies that were found."""
+    told = finding.facts.get(name)
+    return max(finding.count, told if isinstance(told, int) and _sane(told) else 1)
 
 
 def _total(findings: Iterable[StoredFinding], names: Sequence[str]) -> float | None:

@@ -121,6 +121,14 @@ def test_prices(cost: Cost, said: str) -> None:
     assert price_of([finding(cost=cost)]) == said
 
 
+@pytest.mark.parametrize(
+    ("told", "said"), [(6, "6 graph breaks"), ("6", "2 graph breaks"), (10**400, "2 graph breaks")]
+)
+def test_how_often_is_what_the_facts_say(told: int | str, said: str) -> None:
+    assert title([finding(facts={"times": told}, count=2)]) == f"Necropsy: 1 warning; {said}"
+    assert title([finding(rule="CMP009", facts={"recompilations": 4})]) == "Necropsy: 1 warning; 4 recompilations"
+
+
 def test_gpu_time_and_launches_where_facts_give_them() -> None:
     facts = {"gpu_time_ns": 2_000_000, "launches": 1}
     assert title([finding(rule="LCH001", facts=facts)]) == "Necropsy: 1 warning; 1 launch; GPU 2 ms"
