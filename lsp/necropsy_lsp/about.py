@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -123,32 +124,24 @@ class About:
 
     def _now(self) -> list[Shown]:
         lines, settings = self.tracked.lines, self.around.settings
+        wanted = cache(settings.shows)
         found: dict[tuple[str, int, int], Shown] = {}
         for named in self._named:
-            mark, place = self.tracked.marks[named.place], named.place
-            if (
-                mark.line is None
-                or place.file not in self._confirmed
-                or not self.around.settings.shows(named.finding.rule)
-            ):
-                continue
-            if mark.stale and not self.around.settings.stale:
+            mark, place, finding = self.tracked.marks[named.place], named.place, named.finding
+            if mark.line is None or place.file not in self._confirmed or (mark.stale and not settings.stale):
                 continue
             end = _end(place, mark.line, len(lines), mark.stale)
-            if silenced(lines, mark.line, end, named.finding.rule):
+            if not wanted(finding.rule) or silenced(lines, mark.line, end, finding.rule):
                 continue
-            key = (named.finding.fingerprint, named.place_index, mark.line)
+            key = (finding.fingerprint, named.place_index, mark.line)
             if key not in found or (found[key].stale and not mark.stale):
-                found[key] = Shown(
-                    named.finding, named.project, named.source, mark.line, end, mark.stale, named.place_index
-                )
+                found[key] = Shown(finding, named.project, named.source, mark.line, end, mark.stale, named.place_index)
         return sorted(found.values(), key=lambda s: (s.line, s.place_index > 0, _RANK[s.finding.severity]))
 
 
 def _all(sources: Sources) -> Iterator[Named]:
     for source in sources.all():
-        for found in source.by_name().values():
-            yield from found
+        yield from source.every()
 
 
 def _claims(place: Place) -> bool:

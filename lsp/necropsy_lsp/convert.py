@@ -14,7 +14,7 @@ from necropsy.finding import Cost
 from necropsy.render.parts.words import EXACTNESS, cost, spans
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.stored import Anchor, Place, StoredFinding
-from necropsy_lsp.text import split_lines
+from necropsy_lsp.text import split_lines, width
 
 SOURCE: Final = "necropsy"
 SEVERITIES: Final = {
@@ -61,13 +61,18 @@ def range_of(first: int, last: int, lines: Sequence[str], codec: PositionCodec) 
     head, tail = lines[first], lines[last].rstrip()
     indent = head[: len(head) - len(head.lstrip())]
     return types.Range(
-        start=types.Position(line=first, character=codec.client_num_units(indent)),
-        end=types.Position(line=last, character=codec.client_num_units(tail)),
+        start=types.Position(line=first, character=width(indent, codec)),
+        end=types.Position(line=last, character=width(tail, codec)),
     )
 
 
-def diagnostic_of(shown: Shown, lines: Sequence[str], look: Look) -> types.Diagnostic:
-    """The finding where it stands now, in the document whose lines are given."""
+def diagnostic_of(
+    shown: Shown, lines: Sequence[str], look: Look, related: list[types.DiagnosticRelatedInformation] | None = None
+) -> types.Diagnostic:
+    """The finding where it stands now, in the document whose lines are given.
+
+    `related` is its related information where that is known already: it does not move.
+    """
     finding = shown.finding
     page = look.page(finding.rule)
     severity = LEVELS.get(look.level(finding.rule) or "", SEVERITIES[finding.severity])
@@ -79,7 +84,7 @@ def diagnostic_of(shown: Shown, lines: Sequence[str], look: Look) -> types.Diagn
         code_description=types.CodeDescription(page) if page else None,
         source=SOURCE,
         tags=[tag for tag in tags_of(finding) if tag in look.tags and not shown.stale] or None,
-        related_information=related_of(shown, look) or None,
+        related_information=(related_of(shown, look) if related is None else related) or None,
         data={
             "fingerprint": finding.fingerprint,
             "rule": finding.rule,

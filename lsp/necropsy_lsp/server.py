@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from necropsy import __version__
-from necropsy_lsp.feature import all_features
+from necropsy_lsp.feature import Feature, all_features
 from necropsy_lsp.jobs import Jobs
 from necropsy_lsp.session import Session
 from necropsy_lsp.settings import Given, of_client
@@ -57,16 +57,18 @@ class NecropsyServer(LanguageServer):
         self.each("configured")
 
     def each(self, hook: str, *arguments: Any) -> None:
-        """Call a hook of every feature: one that fails is a message, the others and the server go on."""
+        """Call a hook of every feature."""
         for feature in self.features:
-            try:
-                getattr(feature, hook)(*arguments)
-            except Exception as error:
-                name = type(feature).__name__
-                _log.exception("%s.%s failed", name, hook)
-                self.say(
-                    f"{name} failed ({type(error).__name__}: {error}); the rest goes on. Please report this.", True
-                )
+            self.guarded(feature, hook, getattr(feature, hook), *arguments)
+
+    def guarded(self, feature: Feature, what: str, work: Callable[..., object], *arguments: Any) -> None:
+        """Do something for a feature: where it fails that is a message, and the server lives on."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            name, why = type(feature).__name__, f"{type(error).__name__}: {error}"
+            _log.exception("%s.%s failed", name, what)
+            self.say(f"{name} failed ({why}); the rest goes on. Please report this.", True)
 
     def say(self, text: str, loud: bool) -> None:
         """A sentence for the user: in the client's log, or loudly, as a message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from necropsy.store import FOLDER
@@ -35,22 +36,36 @@ class Source:
     project: Path
     stamp: int
     findings: tuple[StoredFinding, ...]
-    _by_name: dict[str, list[Named]] | None = None
+    _by_name: dict[str, list[int]] | None = None
 
-    def about(self, name: str) -> list[Named]:
+    def about(self, name: str) -> Iterator[Named]:
         """The places in files called `name`."""
-        return self.by_name().get(name, [])
+        for number in self._numbers().get(name, ()):
+            finding = self.findings[number]
+            for index, place in enumerate(finding.code):
+                if file_name(place.file) == name:
+                    yield Named(finding, index, self.project, self.key)
 
-    def by_name(self) -> dict[str, list[Named]]:
-        """All places, by the last part of their file's path."""
+    def every(self) -> Iterator[Named]:
+        """All places."""
+        for name in self._numbers():
+            yield from self.about(name)
+
+    def _numbers(self) -> dict[str, list[int]]:
+        """Which findings have a place in a file of that name; numbers, since there may be many."""
         if self._by_name is None:
             self._by_name = {}
-            for finding in self.findings:
-                for index, place in enumerate(finding.code):
-                    if parts := path_parts(place.file):
-                        named = Named(finding, index, self.project, self.key)
-                        self._by_name.setdefault(parts[-1], []).append(named)
+            for number, finding in enumerate(self.findings):
+                for name in {file_name(place.file) for place in finding.code}:
+                    self._by_name.setdefault(name, []).append(number)
         return self._by_name
+
+
+@lru_cache(maxsize=4096)
+def file_name(path: str) -> str:
+    """The last part of a reported path; empty for one that names no place."""
+    parts = path_parts(path)
+    return parts[-1] if parts else ""
 
 
 @dataclass(slots=True)

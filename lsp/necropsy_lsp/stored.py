@@ -6,6 +6,7 @@ The files are read as untrusted data: sizes are limited, anything that is not a
 
 from __future__ import annotations
 
+import gc
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import msgspec
 from necropsy.report import SCHEMA
 from necropsy.store import FOLDER
 
+_LARGE: Final = 4 << 20
 MAX_BYTES: Final = 64 << 20  # far above any real report; keeps a stray file from filling memory
 
 Fact = str | int | float | bool | None | list[str | int | float | bool | None]
@@ -112,11 +114,18 @@ def read_report(path: Path) -> StoredReport:
         data = path.read_bytes()
     except OSError as error:
         raise UnusableReport(error.strerror or str(error)) from error
+    collecting = gc.isenabled()
+    gc.disable()  # nothing of a report is garbage, and looking for some takes as long as reading it
     try:
         report = msgspec.json.decode(data, type=StoredReport)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         _check_schema(data)  # of another schema, the findings may well look different
         raise UnusableReport(f"not a report: {error}") from error
+    finally:
+        if collecting:
+            if len(data) > _LARGE:
+                gc.freeze()  # nor is any of it later, while an editor waits: it has no cycles
+            gc.enable()
     if report.schema != SCHEMA:
         _check_schema(data)
     return report

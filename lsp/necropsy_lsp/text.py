@@ -47,6 +47,11 @@ def index_of(line: str, units: int, codec: PositionCodec) -> int:
     return len(line)
 
 
+def width(text: str, codec: PositionCodec) -> int:
+    """How many of the client's units a text has."""
+    return len(text) if text.isascii() else int(codec.client_num_units(text))
+
+
 def apply(text: str, lines: Sequence[str], edit: types.Range, new: str, codec: PositionCodec) -> tuple[str, LineEdit]:
     """The text after one edit of the client, and what it did to the lines.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os.path
+import time
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import msgspec
 from lsprotocol import types
@@ -15,10 +18,12 @@ from pygls.capabilities import get_capability
 from pygls.uris import from_fs_path
 from pygls.workspace import TextDocument
 
-from necropsy_lsp.convert import Look, diagnostic_of, nowhere
+from necropsy_lsp.convert import Look, diagnostic_of, nowhere, related_of
 from necropsy_lsp.feature import Feature
 from necropsy_lsp.pages import page_uri
+from necropsy_lsp.placed import Shown
 from necropsy_lsp.session import path_of
+from necropsy_lsp.stored import StoredFinding
 from necropsy_lsp.text import Document, split_lines
 
 if TYPE_CHECKING:
@@ -26,6 +31,10 @@ if TYPE_CHECKING:
 
 PULL: Final = "text_document.diagnostic"
 REFRESH: Final = "workspace.diagnostics.refresh_support"
+_LINKS: Final = 10_000  # findings whose related information is kept
+_QUICK_S: Final = 0.02  # what may be done at once for every key that is pressed
+_CALM: Final = 4  # of the time of the last one that is waited before a slower one
+_LONGEST_S: Final = 0.3
 _MOST_FILES: Final = 2000  # of one answer about the whole workspace
 
 
@@ -43,6 +52,9 @@ class Diagnostics(Feature):
     def __init__(self, server: NecropsyServer) -> None:
         super().__init__(server)
         self.pulls = False
+        self._related: dict[tuple[int, int], tuple[StoredFinding, list[types.DiagnosticRelatedInformation]]] = {}
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
+        self._took = 0.0
         server.session.changed.append(self._changed)
 
     def initialized(self) -> None:
@@ -64,8 +76,13 @@ class Diagnostics(Feature):
         self._renew(document)
 
     def changed(self, document: TextDocument) -> None:
-        """Move the diagnostics along with their lines."""
-        self._push(document)
+        """Move the diagnostics along with their lines; where that takes long, once for several keys."""
+        if self._took < _QUICK_S:
+            self._push(document)
+        elif self._pushes() and is_python(document):
+            self._drop(document.uri)
+            wait = min(_LONGEST_S, _CALM * self._took)
+            self._waiting[document.uri] = asyncio.get_running_loop().call_later(wait, self._late, document.uri)
 
     def saved(self, document: TextDocument) -> None:
         """Look again: a new report may have been stored meanwhile."""
@@ -73,6 +90,7 @@ class Diagnostics(Feature):
 
     def closed(self, document: TextDocument) -> None:
         """Remove the document's diagnostics."""
+        self._drop(document.uri)
         if is_python(document) and self._pushes():
             self._send(document, [])
 
@@ -90,7 +108,17 @@ class Diagnostics(Feature):
             shown.sort(key=lambda s: s.line)
         lines = document.plain_lines if isinstance(document, Document) else split_lines(document.source)
         look = self._look(document)
-        return [diagnostic_of(one, lines, look) for one in shown]
+        return [diagnostic_of(one, lines, look, self._links(one, look)) for one in shown]
+
+    def _links(self, shown: Shown, look: Look) -> list[types.DiagnosticRelatedInformation]:
+        """Related information: it is made once, since making it looks at files and typing must not wait."""
+        key = (id(shown.finding), shown.place_index)
+        known = self._related.get(key)
+        if known is None or known[0] is not shown.finding:
+            if len(self._related) > _LINKS:
+                self._related.clear()
+            known = self._related[key] = (shown.finding, related_of(shown, look))
+        return known[1]
 
     def _look(self, document: TextDocument) -> Look:
         session = self.server.session
@@ -126,7 +154,18 @@ class Diagnostics(Feature):
 
     def _push(self, document: TextDocument) -> None:
         if self._pushes() and is_python(document):
+            self._drop(document.uri)
+            start = time.perf_counter()
             self._send(document, self.diagnostics(document))
+            self._took = time.perf_counter() - start
+
+    def _late(self, uri: str) -> None:
+        if (document := self.server.workspace.text_documents.get(unquote(uri))) is not None:
+            self.server.guarded(self, "changed", self._push, document)
+
+    def _drop(self, uri: str) -> None:
+        if (timer := self._waiting.pop(uri, None)) is not None:
+            timer.cancel()
 
     def _renew(self, document: TextDocument) -> None:
         if not self.server.session.refresh() or self.pulls:  # a change shows every open document
@@ -134,6 +173,7 @@ class Diagnostics(Feature):
 
     def _changed(self) -> None:
         """What is known has changed: for all documents that are open."""
+        self._related.clear()
         if self.pulls:
             if self._can(REFRESH):
                 self.server.workspace_diagnostic_refresh(None)
