@@ -160,8 +160,9 @@ def _incidents(report: WholeReport, name: str, log: LogText, codec: PositionCode
             continue
         caused = [f for f in here if f.role != "root" and f.explained_by == finding.fingerprint]
         children = [s for f in caused if (s := _finding(f, log, codec)) is not None]
+        told = {child.range.start.line for child in children}
         for anchor in finding.related:
-            if anchor.input == name and (line := log.line_of(anchor)) is not None:
+            if anchor.input == name and (line := log.line_of(anchor)) is not None and line not in told:
                 where = log.range_of(line, anchor.text, codec)
                 children.append(_symbol(anchor.label or "evidence", anchor.text, types.SymbolKind.Key, where))
         yield _around(symbol, children)

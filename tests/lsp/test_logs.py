@@ -11,9 +11,9 @@ import pytest
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
-from necropsy_lsp.analysis import ReportedFinding, WholeReport
+from necropsy_lsp.analysis import ReportedFinding, Run, WholeReport
 from necropsy_lsp.links import LONGEST, LocalFiles, references
-from necropsy_lsp.logview import LogText, Marks, outline
+from necropsy_lsp.logview import LogText, Marks, flat, outline
 from necropsy_lsp.stored import Anchor
 
 UTF16 = PositionCodec(types.PositionEncodingKind.Utf16)
@@ -112,7 +112,7 @@ def test_ranges_count_the_clients_units() -> None:
 def test_an_outline_has_incidents_with_their_consequences_and_evidence() -> None:
     def finding(rule: str, line: int, **more: Any) -> ReportedFinding:
         anchor = Anchor("run.log", line, f"line {line}")
-        return ReportedFinding(rule, "error", rule.lower(), [], anchor, rule, name="n", **more)
+        return ReportedFinding(rule, "error", rule.lower(), [], anchor, rule, name="n", ranks=[], **more)
 
     findings = [
         finding("ROOT1", 4, related=[Anchor("run.log", 2, "line 2", "before it"), Anchor("other.log", 1, "x")]),
@@ -120,12 +120,21 @@ def test_an_outline_has_incidents_with_their_consequences_and_evidence() -> None
         finding("LONE1", 8, role="symptom", explained_by="elsewhere"),
         finding("GONE1", 99),
     ]
+    findings[0].related.append(Anchor("run.log", 6, "line 6", "led to CASC1"))  # told by the consequence itself
+    findings[0].ranks.append(3)
+    runs = [Run("rank 3", [3], "failed", "ROOT1"), Run("rank 5", [5], "died with it"), Run("rank 7", [7])]
     log = LogText("\n".join(f"line {n}" for n in range(1, 10)))
-    tree = outline(WholeReport("necropsy/1", findings), "run.log", log, Marks(), UTF16)
+    tree = outline(
+        WholeReport("necropsy/1", findings, runs=runs), "run.log", log, Marks({"0/0": (6, 7)}, {5: 4}), UTF16
+    )
     assert [(s.name, [c.name for c in s.children or ()]) for s in tree] == [
         ("ROOT1 n", ["before it", "CASC1 n (cascade)"]),
         ("LONE1 n (symptom)", []),
+        ("Ranks", ["rank 3", "rank 5"]),  # nothing tells where rank 7 is
+        ("Compilations", ["compile 0/0"]),
     ]
+    assert [s.name for s in flat(tree[:1], "file:///run.log")] == ["ROOT1 n", "before it", "CASC1 n (cascade)"]
+    assert [c.detail for c in tree[2].children or ()] == ["failed, ROOT1", "died with it"]
     assert (tree[0].range.start.line, tree[0].selection_range.start.line, tree[0].range.end.line) == (1, 3, 5)
 
 
