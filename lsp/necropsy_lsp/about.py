@@ -43,6 +43,7 @@ class About:
         self._named: list[Named] = []
         self._confirmed: set[str] = set()
         self._version = -1
+        self._seen: set[tuple[str, int]] = set()
         self._shown: list[Shown] | None = None
 
     def move(self, around: Around) -> None:
@@ -76,7 +77,10 @@ class About:
         if self.path is None:
             del meant[1:]  # a document without a name is a copy of one file; copies of that are as good
         self._named = [named for found in meant for named in found if _claims(named.place)]
-        self.tracked.want((named.place for named in self._named), again=True)
+        # Only what a new run says is looked for anew: a line that was deleted is not its twin.
+        new = {named.place for named in self._named if (named.source, named.stamp) not in self._seen}
+        self._seen = {(named.source, named.stamp) for named in self._named}
+        self.tracked.want((named.place for named in self._named), again=new)
         self._confirm(files)
 
     def _candidates(self, sources: Sources) -> Iterator[Named]:

@@ -111,6 +111,7 @@ class Session:
     def edited(self, document: TextDocument, edits: Sequence[LineEdit]) -> None:
         """The client edited a document."""
         if (about := self._open.get(document.uri)) is not None:
+            about.shown(self._sources)  # what was said of the text before is bound to that text
             about.edit(edits)
             if about.tracked.lines != _lines(document):  # the client's edits and the text disagree: believe the text
                 self._open[document.uri] = self._about(document)

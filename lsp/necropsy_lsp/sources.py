@@ -21,6 +21,7 @@ class Named:
     place_index: int
     project: Path
     source: str
+    stamp: int
 
     @property
     def place(self) -> Place:
@@ -44,7 +45,7 @@ class Source:
             finding = self.findings[number]
             for index, place in enumerate(finding.code):
                 if file_name(place.file) == name:
-                    yield Named(finding, index, self.project, self.key)
+                    yield Named(finding, index, self.project, self.key, self.stamp)
 
     def every(self) -> Iterator[Named]:
         """All places."""

@@ -8,7 +8,7 @@ was cut and pasted is followed to lines that are new, never to a twin that was t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
@@ -61,15 +61,21 @@ class Tracked:
         self.ids = list(range(len(self.lines)))
         self._next = len(self.lines)
 
-    def want(self, places: Iterable[Place], again: bool = False) -> None:
-        """Look for these places and no others; `again` looks anew for those that do not stand."""
+    def want(self, places: Iterable[Place], again: Container[Place] = ()) -> None:
+        """Look for these places and no others.
+
+        Those of `again` were seen by a new run: one that does not stand is taken from where
+        it was to the line that the run names, but not searched for, since twins are no proof.
+        """
         marks: dict[Place, Mark] = {}
         new: list[Place] = []
         for place in places:
             mark = self.marks.get(place)
-            if mark is None or (again and (mark.stale or mark.line is None)):
-                if place not in marks:
-                    new.append(place)
+            if place in marks:
+                continue
+            lost = mark is not None and mark.stale and place in again
+            if mark is None or (lost and (mark.home is None or self._stated(place, (place.line or 0) - 1) is not None)):
+                new.append(place)
                 marks[place] = Mark()
             else:
                 marks[place] = mark

@@ -326,10 +326,10 @@ def test_a_crash_in_a_feature_is_a_message(project: Path, store: Store, make_fin
         "import sys\n"
         "import necropsy_lsp.features.diagnostics as d\n"
         "real = d.diagnostic_of\n"
-        "def fails(shown, lines, look):\n"
+        "def fails(shown, lines, *rest):\n"
         "    if any('BOOM' in line for line in lines):\n"
         "        raise RuntimeError('a bug')\n"
-        "    return real(shown, lines, look)\n"
+        "    return real(shown, lines, *rest)\n"
         "d.diagnostic_of = fails\n"
         "from necropsy_lsp.__main__ import main\n"
         "sys.exit(main([]))\n",

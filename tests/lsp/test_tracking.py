@@ -147,12 +147,19 @@ def test_of_several_copies_the_one_that_moved_like_its_neighbours() -> None:
     assert [editor.at(place) for place in places] == [(15, False), (16, False)]
 
 
-def test_a_new_report_looks_again_only_for_what_does_not_stand() -> None:
-    editor = Editor(ITEM, TWIN)
-    editor.edit(((4, 0), (5, 0), ""), ((0, 0), (0, 0), "#\n"))
-    moved = Place("train.py", 10, function="main", text="y = x.item()")
-    editor.tracked.want([moved, ITEM], again=True)
-    assert editor.at(moved) == (10, False)
+def test_only_a_new_run_looks_again_for_what_does_not_stand() -> None:
+    editor = Editor(ITEM)
+    editor.edit(((4, 0), (5, 0), ""))
+    editor.tracked.want([ITEM, PRINT])
+    assert (editor.at(ITEM), editor.at(PRINT)) == ((None, True), (10, False))
+    editor.tracked.want([ITEM, PRINT], again={ITEM, PRINT})
+    assert (editor.at(ITEM), editor.at(PRINT)) == ((None, True), (10, False))  # nor by its text alone
+    moved = Place("train.py", 9, function="main", text="y = x.item()")
+    editor.tracked.want([ITEM, moved], again={ITEM, moved})
+    assert (editor.at(ITEM), editor.at(moved)) == ((None, True), (9, False))
+    editor.edit(((4, 0), (4, 0), "    y = x.item()\n"))
+    editor.tracked.want([ITEM, moved], again={ITEM, moved})
+    assert (editor.at(ITEM), editor.at(moved)) == ((5, False), (10, False))
 
 
 def test_text_that_comes_later_is_found() -> None:
