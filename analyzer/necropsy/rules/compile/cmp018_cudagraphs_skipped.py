@@ -232,6 +232,10 @@ def _noticed(notices: list[CudagraphNotice]) -> Finding:
     )
 
 
+# Torch 2.11 and later: one reason for all operators of a job that asked for no CUDA graphs (scheduler.py).
+_OFF: Final = "cudagraphs is disabled"
+
+
 @rule("CMP018", "cudagraphs-skipped", Severity.WARNING, aliases=("skipping cudagraphs due to",))
 def check(
     skips: CudagraphSkips,
@@ -244,7 +248,7 @@ def check(
     release = torch_release(settings)
     groups: dict[tuple[object, ...], list[CudagraphSkip]] = {}
     for skip in skips:
-        if skip.kind == "chosen":
+        if skip.kind == "chosen" or _OFF in skip.reason:
             continue
         frame = claimed_frame(skip.frames)
         where = (frame.file, frame.line) if frame is not None else ("", skip.reason[:80])
@@ -257,7 +261,7 @@ def check(
     for noted in alike.values():
         yield _noticed(noted)
     bare = [p for p in partitions if p.captured == 0 and p.pieces]
-    if bare and not groups:
+    if bare and not groups and not any(_OFF in s.reason for s in skips):
         yield Finding(
             message=f"CUDA graphs capture nothing of {len(bare)} compiled graph{'s' if len(bare) > 1 else ''}: "
             "no piece is free of operators that cannot be captured.",
