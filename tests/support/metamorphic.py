@@ -32,7 +32,7 @@ NEUTRAL: Final = (
 # Also in colour, in a JSON string, in IPython's listings (`----> 12 main()`), and as Dynamo puts it (`net.py line 12`).
 _LINE_OF: Final = re.compile(
     r"(?P<file>[\w./\\+@-]*[\w-]+\.py)"
-    r'(?P<between>\\?"(?:\x1b\[[\d;]*m)*, line (?:\x1b\[[\d;]*m)*|:| line )(?P<line>\d+)'
+    r'(?P<between>(?:\\?")?(?:\x1b\[[\d;]*m)*, line (?:\x1b\[[\d;]*m)*|:| line )(?P<line>\d+)'
 )
 _ARROW: Final = re.compile(r"(?m)^(-{2,}> )(\d+)(?= )")
 _PID: Final = re.compile(
