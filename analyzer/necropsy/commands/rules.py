@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -103,8 +105,12 @@ def example(case: Case) -> str:
     from necropsy.render import View, renderers
 
     inputs = sorted(p.name for p in case.folder.iterdir() if p.is_file() and p.suffix not in _NOT_INPUTS)
-    sources = tuple(str(p) for p in [case.folder.absolute() / "src"] if p.is_dir())
-    with contextlib.chdir(case.folder):  # inputs are shown as they were named
-        report = api.analyze(inputs, config=Config(source=sources))
-        view = View(EXAMPLE_WIDTH, base=os.getcwd(), excerpt=report.excerpt, locate=locator(report))
-        return renderers()["text"].render(report, view)
+    with tempfile.TemporaryDirectory() as folder:
+        # Sources are looked for in three folders above an input: beside each other, cases would find each other's.
+        alone = Path(folder, "a", "b", "c", case.folder.name)
+        shutil.copytree(case.folder, alone)
+        sources = tuple(str(p) for p in [alone / "src"] if p.is_dir())
+        with contextlib.chdir(alone):  # inputs are shown as they were named
+            report = api.analyze(inputs, config=Config(source=sources))
+            view = View(EXAMPLE_WIDTH, base=os.getcwd(), excerpt=report.excerpt, locate=locator(report))
+            return renderers()["text"].render(report, view)
