@@ -91,8 +91,9 @@ class Watch:
         try:
             if old:
                 gone = types.UnregistrationParams([types.Unregistration(old, method)])
-                await server.client_unregister_capability_async(gone)
-            await server.client_register_capability_async(types.RegistrationParams([new]))
+                await asyncio.shield(server.client_unregister_capability_async(gone))
+            # Shielded: the answer to a request that was given up fails pygls 2.1, and its user sees that (Emacs).
+            await asyncio.shield(server.client_register_capability_async(types.RegistrationParams([new])))
         except Exception as error:  # whatever the client refuses it with, there is the other way
             _log.info("the client does not watch files (%s): they are looked at instead", error)
             await self._poll()
