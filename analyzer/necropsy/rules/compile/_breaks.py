@@ -11,12 +11,13 @@ from necropsy_parsers.messages.frame_skipped import FrameSkip
 from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, one_line
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
-from necropsy.finding import Fact, Finding, Fix, Place, Severity
+from necropsy.finding import Cost, Fact, Finding, Fix, Place, Severity
 from necropsy.provenance.breaks import Incident
-from necropsy.provenance.dynamo import claimed_frame
+from necropsy.provenance.dynamo import claimed_frame, resumed_at
 from necropsy.provenance.frames import place_of
 
 _COMMENT: Final = lazily(r"\s{2,}#[^\"']*$")
@@ -62,6 +63,7 @@ def quoted(place: Place | None, otherwise: str = "A line") -> str:
 def tell(
     incident: Incident,
     exceptions: Exceptions,
+    compiles: Compiles,
     fact: str,
     *fixes: Fix,
     cost: str = "the function is compiled in pieces, with eager code between them",
@@ -89,9 +91,24 @@ def tell(
         severity,
         ranks=tuple(sorted(incident.ranks)),
         code=code_of(incident),
+        cost=spent(incident, compiles),
         facts=facts_of(incident),
         fixes=fixes,
     )
+
+
+def spent(incident: Incident, compiles: Compiles) -> Cost:
+    """The seconds that compiling the rest of the function took: without the break there is no such piece."""
+    places = {(p.file, p.line) for p in code_of(incident)} | {(f.file, f.line) for r in incident.rows for f in r.frames}
+    seconds: dict[tuple[int | None, int | None], float] = {}
+    for row in compiles:
+        line = resumed_at(row.function)
+        first = row.compile_id.endswith("/0")  # recompilations have causes, and rules, of their own
+        if first and line is not None and (row.file, line) in places and row.seconds:
+            who = (row.origin.rank, row.origin.pid)
+            seconds[who] = seconds.get(who, 0.0) + row.seconds
+    most = max(seconds.values(), default=0.0)  # ranks compile side by side
+    return Cost(int(most * 1e9), None, "estimated") if most > 0 else Cost()
 
 
 def raised(incident: Incident, exceptions: Exceptions) -> list[ExceptionRow]:

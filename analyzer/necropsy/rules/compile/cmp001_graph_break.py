@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from necropsy.claim import one_line
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
@@ -44,13 +45,15 @@ from necropsy.rules.compile._breaks import of_cause, quoted, tell
 
 
 @rule("CMP001", "graph-break", Severity.WARNING, general=True)
-def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line, for breaks of no special kind."""
     for incident in of_cause(breaks, skips, OTHER, WANTED):
         kind = one_line(incident.told.kind, 140)
         if incident.cause == WANTED:
             fact = f"{quoted(incident.place)} asks for a graph break ({kind or 'torch._dynamo.graph_break()'})"
-            yield from tell(incident, exceptions, fact, severity=Severity.NOTE)
+            yield from tell(incident, exceptions, compiles, fact, severity=Severity.NOTE)
         else:
             reason = f": {kind}" if kind else ", for a reason that the log does not tell"
-            yield from tell(incident, exceptions, f"Dynamo cannot trace {quoted(incident.place, 'a line')}{reason}")
+            yield from tell(
+                incident, exceptions, compiles, f"Dynamo cannot trace {quoted(incident.place, 'a line')}{reason}"
+            )

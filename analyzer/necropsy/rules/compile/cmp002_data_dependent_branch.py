@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
@@ -46,11 +47,11 @@ FIXES = (
 
 
 @rule("CMP002", "data-dependent-branch", Severity.WARNING)
-def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, BRANCH):
         fact = f"{quoted(incident.place)} branches on a tensor's value (data-dependent branching)"
         yield from tell(
-            incident, exceptions, fact, *FIXES,
+            incident, exceptions, compiles, fact, *FIXES,
             cost="each call waits for the value, then runs another compiled piece",
         )  # fmt: skip

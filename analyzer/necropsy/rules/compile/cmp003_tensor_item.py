@@ -34,6 +34,7 @@ from typing import Final
 
 from necropsy_parsers.patterns import lazily
 
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
@@ -57,12 +58,12 @@ INTEGERS: Final = Fix("`tolist()` is traced for integer tensors only: convert ou
 
 
 @rule("CMP003", "tensor-item", Severity.WARNING, aliases=("scalar-read", "tensor-tolist", "int-of-tensor"))
-def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, SCALAR):
         fact = f"{quoted(incident.place)} reads a tensor's value into Python ({read_by(incident)})"
         yield from tell(
-            incident, exceptions, fact, *fixes_of(incident),
+            incident, exceptions, compiles, fact, *fixes_of(incident),
             cost="each call waits for the device (synchronisation) between two compiled pieces",
         )  # fmt: skip
 

@@ -33,6 +33,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
@@ -45,12 +46,12 @@ MOVE: Final = Fix("Take it out of the compiled function, or run it only `if not 
 
 
 @rule("CMP004", "output-in-graph", Severity.WARNING, aliases=("print-in-compiled-code", "logging-in-compiled-code"))
-def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, OUTPUT):
         what = writer(incident)
         yield from tell(
-            incident, exceptions, f"{quoted(incident.place)} calls {what} in compiled code", MOVE, late(what)
+            incident, exceptions, compiles, f"{quoted(incident.place)} calls {what} in compiled code", MOVE, late(what)
         )
 
 

@@ -35,6 +35,7 @@ from typing import Final
 
 from necropsy_parsers.patterns import lazily
 
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
@@ -69,7 +70,7 @@ DECORATOR: Final = Fix(
 
 
 @rule("CMP005", "untraced-call", Severity.WARNING, aliases=("skipped-function", "disallowed-function"))
-def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, CALL):
         kind = incident.told.kind
@@ -85,7 +86,9 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Ite
             fact = f"{quoted(incident.place)} calls {what}, which Dynamo skips instead of tracing it"
             wrapped = kind.startswith("inline in skipfiles") and "autograd/function.py" in kind and "| wrapper" in kind
             fixes = (DECORATOR,) if wrapped else (MOVE, OPERATOR, ALLOW)
-        yield from tell(incident, exceptions, fact, *fixes, cost="it runs eagerly between two compiled pieces")
+        yield from tell(
+            incident, exceptions, compiles, fact, *fixes, cost="it runs eagerly between two compiled pieces"
+        )
 
 
 def called(incident: Incident) -> str:

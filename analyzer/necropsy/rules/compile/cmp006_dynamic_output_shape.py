@@ -33,6 +33,7 @@ from typing import Final
 
 from necropsy_parsers.patterns import lazily
 
+from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
@@ -56,7 +57,7 @@ CAPTURE: Final = Fix(
 
 
 @rule("CMP006", "dynamic-output-shape", Severity.WARNING, aliases=("nonzero-in-compiled-code",))
-def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Iterator[Finding]:
+def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, SHAPE):
         operator = operator_of(incident)
@@ -64,7 +65,9 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions) -> Ite
         keep = next((k for name, k in KEEP.items() if name in operator), "Keep the shape: pad to an upper bound")
         meta = "no meta kernel" in incident.told.kind or "does not have a meta kernel" in incident.told.kind
         one_hot = "one_hot" in operator
-        yield from tell(incident, exceptions, fact, Fix(keep, "code"), *(() if meta or one_hot else (CAPTURE,)))
+        yield from tell(
+            incident, exceptions, compiles, fact, Fix(keep, "code"), *(() if meta or one_hot else (CAPTURE,))
+        )
 
 
 def operator_of(incident: Incident) -> str:
