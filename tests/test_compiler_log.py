@@ -180,3 +180,18 @@ def test_both_searches_find_the_same() -> None:
     for _ in range(200):
         chunk = b"".join(rng.choice(words) for _ in range(rng.randrange(60)))
         assert sorted(Search(literals).find(chunk)) == sorted(database.find(chunk))
+
+
+def test_heads_that_were_cut_off_cost_nothing(tmp_path: Path) -> None:
+    texts = []
+    for cut in (False, True):
+        lines = [f"{'' if cut else head(7)}{line.format(n=12)}\n" for line in BREAK]
+        (tmp_path / "run.log").write_text("".join(lines) + "step 1 loss 2.3\nRuntimeError: later\n")
+        texts.append(
+            [
+                (f.rule, f.code[0].line, f.code[0].function)
+                for f in analyze(str(tmp_path / "run.log")).findings
+                if f.code
+            ]
+        )
+    assert texts[0] == texts[1] == [("CMP002", 12, "forward")]

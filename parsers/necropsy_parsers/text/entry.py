@@ -26,8 +26,14 @@ _COMPILER: Final = re.compile(
 )
 
 
-MAX_LOOSE: Final = 60  # lines of one without heads: what a program prints cannot be told from them
+MAX_LOOSE: Final = 120  # lines of one without heads: what a program prints cannot be told from them
 _SHORT: Final = re.compile(rb"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):torch\.[\w.]+:$")
+# With what a message of several lines begins where its heads were cut off (pasted without them, or another formatter).
+BEGINS: Final = re.compile(
+    r"(?:Graph break in user code at |Graph break \(\w|Graph break from `|Recompiling function "
+    r"|torch\._dynamo hit config\.)"
+)
+_STACK: Final = re.compile(r"^User code traceback:|from user code at:$")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f]")  # colours and progress bars: the long way
 
 
@@ -75,14 +81,14 @@ class Entry:
 
     @property
     def loose(self) -> bool:
-        """Whether its further lines bear no head (`TORCH_LOGS_FORMAT=short`)."""
-        return _SHORT.search(self.prefix) is not None
+        """Whether its further lines bear no head (`TORCH_LOGS_FORMAT=short`, or heads that were cut off)."""
+        return not self.head.headed or _SHORT.search(self.prefix) is not None
 
-    def takes(self, origin: Origin, *, headed: bool) -> bool:
+    def takes(self, text: str, origin: Origin, *, headed: bool) -> bool:
         """Whether a line with that head, or without one, goes on with this entry."""
         mine = self.head.origin
         if not headed:
-            return self.loose and len(self.lines) < MAX_LOOSE
+            return self.loose and len(self.lines) < MAX_LOOSE and not BEGINS.match(text) and not self._over(text)
         return (
             len(self.lines) < MAX_LINES
             and not self.loose
@@ -91,6 +97,15 @@ class Entry:
             and origin.artifact == mine.artifact
             and (origin.time is None or mine.time is None or origin.time.text == mine.time.text)
         )
+
+    def _over(self, text: str) -> bool:
+        """Whether a loose entry has said all: its stack, or its indented list, is behind it."""
+        if not text.strip() or text[0] in " \t":
+            return False
+        if self.head.text.startswith("Recompiling"):
+            return True
+        stack = next((n for n, line in enumerate(self.lines) if _STACK.search(line)), None)
+        return stack is not None and any('File "' in line for line in self.lines[stack:])
 
     def feed(self, text: str, end: int) -> None:
         """One more line."""

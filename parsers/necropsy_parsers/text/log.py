@@ -19,7 +19,7 @@ from necropsy_parsers.records import Anchor, Origin, Record, Stamp, input_number
 from necropsy_parsers.tallies import Tally, all_tallies
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
-from necropsy_parsers.text.entry import Entry, head_of, of_compiler
+from necropsy_parsers.text.entry import BEGINS, Entry, head_of, of_compiler
 from necropsy_parsers.text.naming import NOBODY, Named
 from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is_error
 from necropsy_parsers.text.prefix import Peeled, Peeler
@@ -173,7 +173,7 @@ class LogReader:
         """A line of a writer: it goes on with what is open, or begins something."""
         text = peeled.text
         if writer.entry is not None:
-            if writer.entry.takes(peeled.origin, headed=peeled.headed):
+            if writer.entry.takes(text, peeled.origin, headed=peeled.headed):
                 writer.entry.feed(text, raw.end)
                 return
             yield from self._finish_entry(writer)
@@ -221,10 +221,10 @@ class LogReader:
 
     def _open_block(self, writer: Writer, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
         anchor = self._anchor(raw, peeled.text)
-        if peeled.headed and of_compiler(peeled.origin):
+        if (peeled.headed and of_compiler(peeled.origin)) or (not peeled.headed and BEGINS.match(peeled.text)):
             muted = self._folded(peeled.origin, peeled.text[:200], FOLD_ENTRIES_AFTER)
             seq, attempt = raw.start + self._seq, self._attempts.current
-            head = Message(peeled.text, anchor, peeled.origin, seq, attempt, headed=True)
+            head = Message(peeled.text, anchor, peeled.origin, seq, attempt, headed=peeled.headed)
             writer.entry = self._entry = Entry(head, raw.end, writer.number, head_of(raw.data, peeled.text), muted)
             return
         if not raw.sampled and self._folded(peeled.origin, peeled.text[:200]):
