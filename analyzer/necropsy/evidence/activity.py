@@ -82,7 +82,7 @@ class Activity(Table[ActivityRow]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[tuple[object, ...], deque[ActivityRow]] = {}
+        self._last: dict[tuple[object, ...], deque[tuple[Record, str, int, int, str]]] = {}
         self._jobs: dict[tuple[int, int], _Later] = {}
         self._writers: dict[tuple[int, int, str], _Later] = {}
         self._steps: dict[int, int] = {}
@@ -104,14 +104,16 @@ class Activity(Table[ActivityRow]):
 
     def _append(self, record: Record, writer: str, ordinary: int, progress: int, last: str) -> None:
         o = record.origin
-        row = ActivityRow(record.anchor, record.seq, record.attempt, writer, ordinary, progress, last, o.pid, o.rank)
         kind = "progress" if progress else "ordinary" if ordinary else "last words"
         key = (kind, input_number(record.seq), record.attempt, writer, o.pid, o.rank)
-        self._last.setdefault(key, deque(maxlen=KEPT)).append(row)
+        kept = self._last.get(key)
+        if kept is None:
+            kept = self._last[key] = deque(maxlen=KEPT)
+        kept.append((record, writer, ordinary, progress, last))  # few become rows
 
     def finish(self) -> None:
         """Put the rows in order of reading, and index what rules ask once an exception or once an attempt."""
-        self.rows = sorted((r for rows in self._last.values() for r in rows), key=lambda r: r.seq)
+        self.rows = sorted((_row(*kept) for rows in self._last.values() for kept in rows), key=_seq)
         for row in self.rows:
             where = input_number(row.seq), row.attempt
             self._jobs.setdefault(where, _Later()).take(row)
@@ -166,6 +168,11 @@ class Activity(Table[ActivityRow]):
     def words_of_nameless(self, known: Collection[int]) -> str:
         """The last line of a process that never names its rank and is none of `known`, or ""."""
         return next((r.last.strip() for r in self._nameless if r.pid not in known), "")
+
+
+def _row(record: Record, writer: str, ordinary: int, progress: int, last: str) -> ActivityRow:
+    o = record.origin
+    return ActivityRow(record.anchor, record.seq, record.attempt, writer, ordinary, progress, last, o.pid, o.rank)
 
 
 def _seq(row: ActivityRow) -> int:

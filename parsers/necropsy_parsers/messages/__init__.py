@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -123,11 +123,14 @@ def _index() -> tuple[AhoCorasick, tuple[MessageFormat, ...]]:
 def kinds_of(text: str) -> list[MessageFormat]:
     """The kinds one of whose literals stands in `text`, sorted by name."""
     search, kinds = _index()
-    found = {kinds[i].name: kinds[i] for i, _, _ in search.find_matches_as_indexes(text, overlapping=True)}
-    return [found[name] for name in sorted(found)]
+    found = {i for i, _, _ in search.find_matches_as_indexes(text, overlapping=True)}
+    if len(found) < 2:
+        return [kinds[i] for i in found]
+    named = {kinds[i].name: kinds[i] for i in found}
+    return [named[name] for name in sorted(named)]
 
 
-def read_all(message: Message) -> Iterator[Record]:
-    """Offer `message` to every kind whose literals it holds."""
-    for kind in kinds_of(message.text):
+def read_all(message: Message, kinds: Sequence[MessageFormat] | None = None) -> Iterator[Record]:
+    """Offer `message` to every kind whose literals it holds: `kinds`, where they are known."""
+    for kind in kinds_of(message.text) if kinds is None else kinds:
         yield from kind.read(message)

@@ -47,6 +47,7 @@ _VALUE: Final = re.compile(
     r"|grad(?:ient)?[ _]?norm|ppl|perplexity)['\"]?"
     r"(?:\s+value)?\s*(?:[:=|]|is|->)?\s*(?:tensor\()?['\"]?(?P<value>" + _NUMBER + r")(?![\w.]*[A-Za-z])"
 )
+_NAMES: Final = ("oss", "OSS", "norm", "ppl", "perplexity")
 _STEP: Final = re.compile(
     (
         r"\b(?P<unit>global_?step|num_updates|steps?|iter(?:ation)?s?|updates?|batch(?:_idx)?|epochs?)"
@@ -75,29 +76,25 @@ class TrainingValue(Record):
         return math.isfinite(self.value)
 
 
+def _rank(m: re.Match[str]) -> int:
+    unit = m["unit"][:4].lower()
+    return _RANK.index(unit) if unit in _RANK else 9
+
+
 def read(message: Message) -> Iterator[TrainingValue]:
     """The losses in the message's first line; nothing from tracebacks and warnings."""
     if message.exception is not None:
         return
     text = message.first[:2000]
-    found = list(_VALUE.finditer(text))
-    counted = _COUNTED.search(text)
+    found = list(_VALUE.finditer(text)) if any(map(text.__contains__, _NAMES)) else []
+    counted = _COUNTED.search(text) if "number of nan" in text else None
     if not found and counted is None:
         return
-    steps = sorted(
-        _STEP.finditer(text), key=lambda m: _RANK.index(m["unit"][:4].lower()) if m["unit"][:4].lower() in _RANK else 9
-    )
-    step = steps[0] if steps else None
+    step = min(_STEP.finditer(text), key=_rank, default=None)
     values = {m["name"].strip(): float(m["value"]) for m in reversed(found[:6])}
     if counted is not None:
         values.setdefault("lm loss", math.nan)
+    number, unit = (int(step["step"]), step["unit"].lower()) if step else (None, "")
+    quoted, common = text.strip()[:200], message.common
     for name, value in values.items():
-        yield TrainingValue(
-            message.anchor,
-            name=name,
-            value=value,
-            step=int(step["step"]) if step else None,
-            unit=step["unit"].lower() if step else "",
-            text=text.strip()[:200],
-            **message.common,
-        )
+        yield TrainingValue(message.anchor, name=name, value=value, step=number, unit=unit, text=quoted, **common)

@@ -28,6 +28,12 @@ _OTHER: Final = re.compile(
     r"(?:python[\d.]*|torchrun|accelerate|deepspeed|srun|mpirun) "
 )
 _TROUBLE: Final = re.compile(r"Traceback|rror\b|Killed|exit|FAILED|Aborted")
+# Literals one of which each of the patterns above needs: nearly every line of a log holds none.
+_WORDS: Final = (
+    *("worker group", "starting workers", "equeu", "REQUEUE", "estart", "run", "ttempt", "python", "accelerate"),
+    "deepspeed",
+)
+_TROUBLES: Final = ("Traceback", "rror", "Killed", "exit", "FAILED", "Aborted")
 COPIES: Final = 60  # lines within which the same announcement is another rank's or launcher's copy
 
 
@@ -55,7 +61,10 @@ class AttemptCounter:
         self._lines += 1
         if len(text) >= 2000:
             return
-        if (m := _ELASTIC.match(text)) is not None:
+        if not any(map(text.__contains__, _WORDS)):
+            if self._calm and any(map(text.__contains__, _TROUBLES)) and _TROUBLE.search(text):
+                self._calm = False
+        elif (m := _ELASTIC.match(text)) is not None:
             self._pending = self._begins(m["left"])
         elif _STARTED.match(text):
             self._restarting = 0

@@ -31,6 +31,8 @@ _GLUED: Final = re.compile(
 
 def strip_ansi(text: str) -> str:
     """`text` without terminal escapes and control characters (tabs stay)."""
+    if text.isprintable():  # no control characters at all: nearly every line
+        return _BARE_SGR.sub("", text) if "[0m" in text else text
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     elif "[0m" in text:

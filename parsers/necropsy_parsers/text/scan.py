@@ -9,9 +9,11 @@ accounted for.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from necropsy_parsers.issues import Issues
@@ -21,6 +23,7 @@ from necropsy_parsers.text.search import search_for
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
 TAIL: Final = 4096  # bytes kept of a gap's end: its clock, and what quiet ranks said last
 SAMPLED: Final = b"oss"  # loss, Loss: progress lines, of which a sample is enough
+_SAMPLED: Final = re.compile(SAMPLED)
 SAMPLES_PER_CHUNK: Final = 2000  # with 4 MiB chunks a log of 2 MB is read whole, 1 GB at some 4% of its cost
 # Inputs of a run that may each take so many; a job has a log a rank, and all of them tell the same losses.
 FULLY_SAMPLED: Final = 16
@@ -73,8 +76,8 @@ class Scanner:
         number: int = 0,
     ) -> None:
         literals = tuple(triggers)
-        self._search = search_for((SAMPLED, *literals))
-        self._compilers = frozenset(n for n, literal in enumerate(literals, 1) if literal in compilers)
+        self._search = search_for(literals)
+        self._compilers = frozenset(n for n, literal in enumerate(literals) if literal in compilers)
         self._name = name
         self._issues = issues
         self._busy = busy
@@ -126,20 +129,14 @@ class Scanner:
     def _marks(self, chunk: bytes) -> tuple[list[int], list[int]]:
         """Where triggers stand, and (a sample of) where progress lines do.
 
-        One pass for both: a search for one more literal costs a quarter of the pass. All matches are asked for, since
-        the end of `loss` would hide the trigger `loss is 0`; they come in the order of their ends.
+        Progress lines are looked for apart from triggers: where there are many, each match costs more than the pass.
         """
-        hits, progress = [], []
-        for number, begin in self._search.find(chunk):
-            if number:
-                hits.append((begin, number))
-            else:
-                progress.append(begin)
-        starts = counting(chunk, hits, self._compilers)
-        stride = max(1, len(progress) // self._samples)
+        starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._compilers)
+        stride = max(1, chunk.count(SAMPLED) // self._samples)
         if stride > 1:
             self._issues.add("text/sampled", self._name, unit="chunks")
-        return starts, counting(chunk, [(begin, 0) for begin in progress[::stride]], self._compilers)
+        sample = [(m.start(), -1) for m in islice(_SAMPLED.finditer(chunk), 0, None, stride)]
+        return starts, counting(chunk, sample, self._compilers)
 
     def _rest_of_line(self, chunk: bytes) -> int:
         self._issues.add("text/long-line", self._name)

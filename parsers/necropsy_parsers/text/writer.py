@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from necropsy_parsers.messages import Message
+from necropsy_parsers.messages import Message, MessageFormat
 from necropsy_parsers.records import Anchor, Origin
 from necropsy_parsers.text.entry import Entry, of_compiler
 from necropsy_parsers.text.plain import TextRun
@@ -36,6 +36,7 @@ class Writer:
         self.lead = ""
         self.block: Message | None = None
         self.block_end = 0
+        self.block_kinds: list[MessageFormat] | None = None  # of the message that is open, if it is one line
         self.entry: Entry | None = None
         self.run: TextRun | None = None
 
