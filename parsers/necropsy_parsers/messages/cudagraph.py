@@ -196,8 +196,13 @@ def _skips(message: Message) -> Iterator[CudagraphSkip]:
             partial,
             **message.common,
         )
-    for m in _NODE.finditer(text):
-        yield CudagraphSkip(message.anchor, "node", m["reason"], m["op"] or m["node"], 1, (), True, **message.common)
+    nodes = list(_NODE.finditer(text))
+    ends = [*(m.start() for m in nodes[1:]), len(text)]
+    for m, end in zip(nodes, ends, strict=False):
+        frames = tuple(_frames(text[m.end() : end]))
+        yield CudagraphSkip(
+            message.anchor, "node", m["reason"], m["op"] or m["node"], 1, frames, True, **message.common
+        )
 
 
 def _notices(message: Message) -> Iterator[CudagraphNotice]:
