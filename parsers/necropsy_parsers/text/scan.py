@@ -28,6 +28,7 @@ SAMPLES_PER_CHUNK: Final = 2000  # with 4 MiB chunks a log of 2 MB is read whole
 # Inputs of a run that may each take so many; a job has a log a rank, and all of them tell the same losses.
 FULLY_SAMPLED: Final = 16
 SAMPLES_LEAST: Final = 100
+LATER: Final = 4  # of chunks behind the first, a quarter: a series keeps 128 values, and every NaN is read anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,11 @@ class Scanner:
         Progress lines are looked for apart from triggers: where there are many, each match costs more than the pass.
         """
         starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._compilers)
-        stride = max(1, chunk.count(SAMPLED) // self._samples)
+        found = chunk.count(SAMPLED)
+        if not found:
+            return starts, []
+        wanted = self._samples if self.bytes == 0 else max(SAMPLES_LEAST, self._samples // LATER)
+        stride = max(1, found // wanted)
         if stride > 1:
             self._issues.add("text/sampled", self._name, unit="chunks")
         sample = [(m.start(), -1) for m in islice(_SAMPLED.finditer(chunk), 0, None, stride)]

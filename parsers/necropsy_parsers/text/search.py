@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-LARGE: Final = 24 << 20  # bytes of a run after which the slower start has paid for itself
+LARGE: Final = 12 << 20  # bytes of a run after which the slower start has paid for itself
 
 Matches = list[tuple[int, int]]  # (number of the literal, position of its first byte), in no particular order
 
