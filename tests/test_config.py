@@ -65,7 +65,10 @@ def test_configuration_is_read_from_above(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "complaint"),
     [
-        ("selct = []", "unknown key 'selct'; known are select, ignore, fail_on, source, rules, inputs, path_mappings, editor."),
+        (
+            "selct = []",
+            "unknown key 'selct'; known are select, ignore, fail_on, source, rules, inputs, path_mappings, editor.",
+        ),
         ('select = "OOM"', "select must be a list of strings, not a string."),
         ("ignore = [1]", "ignore must be a list of strings, not a list."),
         ("fail_on = 3", "fail_on must be one of fatal, error, warning, note, not 3."),
