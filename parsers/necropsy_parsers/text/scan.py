@@ -24,11 +24,11 @@ LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of
 TAIL: Final = 4096  # bytes kept of a gap's end: its clock, and what quiet ranks said last
 SAMPLED: Final = b"oss"  # loss, Loss: progress lines, of which a sample is enough
 _SAMPLED: Final = re.compile(SAMPLED)
-SAMPLES_PER_CHUNK: Final = 2000  # with 4 MiB chunks a log of 2 MB is read whole, 1 GB at some 4% of its cost
+SAMPLES_PER_CHUNK: Final = 1000  # fewer than twice as many are all read; each costs a tenth of a millisecond
 # Inputs of a run that may each take so many; a job has a log a rank, and all of them tell the same losses.
 FULLY_SAMPLED: Final = 16
 SAMPLES_LEAST: Final = 100
-LATER: Final = 4  # of chunks behind the first, a quarter: a series keeps 128 values, and every NaN is read anyway
+LATER: Final = 2  # of chunks behind the first, half as many: a series keeps 128 values, and every NaN is read anyway
 
 
 @dataclass(frozen=True, slots=True)
