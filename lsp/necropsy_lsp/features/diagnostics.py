@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os.path
 import time
 from collections.abc import Collection
 from functools import cache
@@ -20,6 +19,7 @@ from pygls.uris import from_fs_path
 from pygls.workspace import TextDocument
 
 from necropsy_lsp.convert import Look, diagnostic_of, nowhere, related_of
+from necropsy_lsp.evidence import input_uri
 from necropsy_lsp.feature import Feature
 from necropsy_lsp.pages import page_uri
 from necropsy_lsp.placed import Shown
@@ -37,14 +37,6 @@ _QUICK_S: Final = 0.02  # what may be done at once for every key that is pressed
 _CALM: Final = 4  # of the time of the last one that is waited before a slower one
 _LONGEST_S: Final = 0.3
 _MOST_FILES: Final = 2000  # of one answer about the whole workspace
-
-
-def locate_input(project: Path, name: str) -> str | None:
-    """URI of the input called `name`, relative to the project; None unless it is a file here."""
-    if name.startswith(("//", "\\\\")):  # never let a report make Windows log in to a share
-        return None
-    path = os.path.abspath(project / name)
-    return from_fs_path(path) if os.path.isfile(path) else None
 
 
 class Diagnostics(Feature):
@@ -148,7 +140,7 @@ class Diagnostics(Feature):
         tags = self._able(which, "tag_support.value_set")
         return Look(
             codec=document.position_codec,
-            inputs=cache(locate_input) if related else nowhere,
+            inputs=cache(input_uri) if related else nowhere,
             sources=cache(source) if related else nowhere,
             page=page_uri if self._able(which, "code_description_support") else lambda code: None,
             level=settings.level,
