@@ -6,11 +6,12 @@ import io
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor, Record
@@ -40,8 +41,7 @@ class Memory(Table[Record]):
     columns: ClassVar[dict[str, str]] = {}
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     limit: float = 0.5
     steps: int = 3
     strict: bool = False

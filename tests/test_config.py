@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.records import Anchor
 
@@ -18,8 +19,7 @@ from necropsy.rule import Rule
 from necropsy.store import project_folder, report_name, save
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     limit: float = 0.5
     steps: int = 3
     strict: bool = False

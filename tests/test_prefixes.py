@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from necropsy_parsers.records import UNKNOWN
 from necropsy_parsers.text.prefix import Peeler

@@ -10,10 +10,10 @@ import json
 import math
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from necropsy_parsers.issues import Issues

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.records import Origin, Record
 
@@ -123,8 +125,7 @@ def told(
         yield from_record(record, message, severity, activity=activity, **changes)
 
 
-@dataclass(frozen=True, slots=True)
-class Saying:
+class Saying(Struct, frozen=True):
     """A wording of an exception and what it means.
 
     `says` is a sentence in which `{name}` stands for the pattern's groups; `types`

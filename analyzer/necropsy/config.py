@@ -14,9 +14,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from necropsy.finding import Severity
 
@@ -31,8 +33,7 @@ class ConfigError(ValueError):
     """The configuration cannot be used; the text is one sentence naming file and key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """What to judge and when to fail.
 
     `select` and `ignore` hold code prefixes, `source` folders that hold the user's

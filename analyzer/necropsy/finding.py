@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.records import Anchor, Stamp
 
@@ -47,8 +48,7 @@ class Role(StrEnum):
     SYMPTOM = "symptom"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A place in the user's program.
 
     `exactness` says how far to trust `line`: `line` and `statement` are claims about
@@ -65,16 +65,14 @@ class Place:
     how: str = "traceback"
 
 
-@dataclass(frozen=True, slots=True)
-class Related:
+class Related(Struct, frozen=True):
     """Further evidence: a labelled anchor."""
 
     anchor: Anchor
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A next step. `safety` is `safe`, `unsafe` or `display-only` (after ruff).
 
     `kind`: `code`, `config`, `env`, `flag`, `command`, `investigate`.
@@ -86,8 +84,7 @@ class Fix:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """What it cost: nanoseconds, share of a step or of the run, and how it was got.
 
     `basis` is `measured`, `estimated` or `unknown`.
@@ -101,8 +98,7 @@ class Cost:
 Fact = str | int | float | bool | list[str] | list[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One claim with its evidence.
 
     `message` is one sentence: fact, then consequence. `code[0]` is the claim, at most

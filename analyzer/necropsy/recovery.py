@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.setting import Setting
 
@@ -46,8 +47,7 @@ _AGAIN: Final = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(Struct, frozen=True):
     """One setting in force: the row of each rank that says it, or the launcher's only."""
 
     rows: tuple[Setting, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.issues import ParseIssue
 from necropsy_parsers.records import Anchor
@@ -15,8 +16,7 @@ from necropsy.finding import Finding, Place, Role, Severity
 SCHEMA: Final = "necropsy/1"
 
 
-@dataclass(frozen=True, slots=True)
-class InputRow:
+class InputRow(Struct, frozen=True):
     """One input that was read: its format, why that format, and what came of it."""
 
     path: str
@@ -26,8 +26,7 @@ class InputRow:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotEvaluated:
+class NotEvaluated(Struct, frozen=True):
     """A rule that could not be judged: what is missing and what would supply it."""
 
     rule: str
@@ -35,8 +34,7 @@ class NotEvaluated:
     supply: str
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One process seen in the inputs: its ranks, how it ended, rule and role of its first error, its last line."""
 
     name: str
@@ -54,8 +52,7 @@ def _nothing(place: Place, before: int = 2, after: int = 1) -> list[tuple[int, s
     return []
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """Findings in reading order (root causes first), and everything that was not judged.
 
     `excerpt(place, before, after)` gives (line number, text) around a place where the
@@ -68,7 +65,7 @@ class Report:
     not_evaluated: list[NotEvaluated] = field(default_factory=list)
     issues: list[ParseIssue] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    excerpt: Excerpt = field(default=_nothing, repr=False)
+    excerpt: Excerpt = _nothing
 
     def worst(self) -> Severity | None:
         """The highest severity present, or None for a report without findings."""

@@ -7,7 +7,7 @@ requirements::
     @rule("OOM005", "device-out-of-memory", Severity.FATAL)
     def check(memory: DeviceMemory, settings: Settings) -> Iterator[Finding]: ...
 
-A parameter typed `Table | None` is optional evidence; one typed with the dataclass
+A parameter typed `Table | None` is optional evidence; one typed with the struct
 given as `settings=` receives the thresholds. Discovery walks `necropsy.rules`;
 adding a rule edits no list.
 """
@@ -19,10 +19,12 @@ import inspect
 import pkgutil
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import NoneType
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from necropsy.evidence import Evidence, Table
 from necropsy.finding import Finding, Severity
@@ -31,8 +33,7 @@ from necropsy.report import NotEvaluated
 HEADINGS: Final = ("What it means", "Why it happens", "How to confirm", "How to fix", "Limits", "References")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A declared rule.
 
     `general` rules yield to any other rule that claims the same event. `aliases` are
@@ -126,7 +127,8 @@ def settings_of(declared: Rule) -> dict[str, tuple[str, Any]]:
     """Name -> (type, default) of each threshold of a rule."""
     if declared.settings is None:
         return {}
-    return {f.name: (str(f.type), f.default) for f in fields(declared.settings)}
+    kinds = declared.settings.__annotations__
+    return {f.name: (str(kinds[f.name]), f.default) for f in fields(declared.settings)}
 
 
 @cache

@@ -7,7 +7,8 @@ process group only; the ranks that are seen in the inputs and do not complain.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.collective_timeout import CollectiveTimeout
 
@@ -18,8 +19,7 @@ from necropsy.evidence.nccl_communicators import NcclCommunicators
 from necropsy.evidence.watchdog_counters import WatchdogCounterRows
 
 
-@dataclass(frozen=True, slots=True)
-class Suspects:
+class Suspects(Struct, frozen=True):
     """Ranks that did not join, how that is known (a clause about them, and about one), what the first said last."""
 
     ranks: tuple[int, ...] = ()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_lsp.mapping import common_suffix, is_meant, mapped, path_parts
 from necropsy_lsp.matching import quoted, stands
@@ -22,8 +23,7 @@ _RANK: Final = {"fatal": 0, "error": 1, "warning": 2, "note": 3}
 _COPY: Final = 2  # quoted lines that an untitled document must hold to be taken for a reported file
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
+class Around(Struct, frozen=True):
     """Where a document is: folders to look for files and reports in, workspace folders, settings that hold there."""
 
     bases: tuple[Path, ...]

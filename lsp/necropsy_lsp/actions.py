@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from necropsy_lsp.edit import all_edits
 from necropsy_lsp.edits._text import Change, Text
@@ -22,8 +23,7 @@ EVIDENCE: Final = 3  # anchors offered for one finding
 FIXES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """Either `changes` of the document or a `command` of the server with its arguments."""
 
     title: str

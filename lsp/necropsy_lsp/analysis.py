@@ -15,11 +15,11 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from necropsy.report import SCHEMA
 from necropsy_lsp.stored import StoredFinding
@@ -31,8 +31,7 @@ _SAID: Final = 4 << 10  # last bytes of standard error that are kept
 Progress = Callable[[int, int | None], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What one analysis may take."""
 
     seconds: float = 600
@@ -40,8 +39,7 @@ class Limits:
     report: int = 32 << 20  # bytes of JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What to analyze: `path` from `folder` on, or `text` (of a document) instead of a file.
 
     `folder` gives the configuration and is where the user's sources are looked for.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lsprotocol import types
+from msgspec import Struct
 from pygls.workspace import PositionCodec
 
 from necropsy.finding import Cost
@@ -40,8 +40,7 @@ def nowhere(project: Path, name: str) -> None:
     """Locates nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What the client can show, and where things are.
 
     `inputs` and `sources` locate evidence and code for related information; `page` gives

@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 import necropsy_lsp.edits
 from necropsy_lsp.edits._text import Change, Text, parsed
@@ -19,8 +20,7 @@ from necropsy_lsp.edits._text import Change, Text, parsed
 Changes = tuple[Change, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """`title` is what the editor offers; `change` is given a text and a line from 0."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy.finding import Severity
 from necropsy.render.parts import words
@@ -20,8 +21,7 @@ GPU_TIME: Final = ("gpu_time_ns", "gpu_ns")
 LAUNCHES: Final = ("launches", "kernel_launches")
 
 
-@dataclass(frozen=True, slots=True)
-class Lens:
+class Lens(Struct, frozen=True):
     """`title` stands above line `line` (from 0); `worst` is what it leads to."""
 
     line: int

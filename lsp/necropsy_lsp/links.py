@@ -10,9 +10,10 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy.provenance.files import SKIP
 from necropsy_lsp.mapping import find_source
@@ -30,8 +31,7 @@ _TAIL: Final = re.compile(
 _PATH_CHARS: Final = frozenset("-+.@~/\\_$%")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A place that a line names: characters `start` to `end` of the line, `line` is 1-based."""
 
     start: int

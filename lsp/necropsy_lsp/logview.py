@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from lsprotocol import types
+from msgspec import Struct, field
 from pygls.workspace import PositionCodec
 
 from necropsy_lsp.analysis import ReportedFinding, Run, WholeReport
@@ -66,16 +66,14 @@ class LogText:
         return types.Range(types.Position(line, units(text[:start])), types.Position(line, units(text[:end])))
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A diagnostic of the log and the line it was made for."""
 
     text: str
     diagnostic: types.Diagnostic
 
 
-@dataclass(slots=True)
-class Marks:
+class Marks(Struct):
     """What a scan over the lines of a log found: first and last line by compile id, first line by rank."""
 
     compiles: dict[str, tuple[int, int]] = field(default_factory=dict)

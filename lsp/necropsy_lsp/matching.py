@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from necropsy_lsp.stored import Place
 from necropsy_lsp.suppress import without_comment
@@ -47,8 +48,7 @@ def stands(place: Place, lines: Sequence[str], at: int) -> bool:
     return found is not None and found[2] == name
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function or class of a document: its name, and its first and last line."""
 
     name: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from necropsy_lsp.stored import Place, StoredFinding
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A finding in one document, as of its last edit.
 
     `line` and `end_line` are 0-based lines of the document as it is now. `stale` means

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 import necropsy
 
@@ -15,8 +16,7 @@ _CODE: Final = re.compile(r"[A-Za-z]{2,8}[0-9]{3}")
 _HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleText:
+class RuleText(Struct, frozen=True):
     """One line that sums a rule up, and the rest of its page as Markdown with bold headings."""
 
     code: str

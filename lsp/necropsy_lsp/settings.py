@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from necropsy.config import Config
 
@@ -21,8 +23,7 @@ _ENGINE: Final = ("fail_on", "source", "rules", "editor")  # keys of `[tool.necr
 _MOST: Final = 10_000  # diagnostics of one document
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What to show and how.
 
     `inputs`: globs of logs and traces to watch and analyze, relative to a workspace folder.
@@ -57,8 +58,7 @@ class Settings:
         return self.severities[max(fitting, key=len)] if fitting else None
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """Settings that somebody gave, by field name, and a sentence for each that cannot be used."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def _of_file(file: Path) -> Given:
 
 def _checked(named: Mapping[str, tuple[str, Any]]) -> Given:
     """The values that fit, by field; the name that the user knows goes into the complaints."""
-    kinds = {f.name: str(f.type) for f in fields(Settings)}
+    kinds = {name: str(kind) for name, kind in Settings.__annotations__.items()}
     values: dict[str, Any] = {}
     complaints: list[str] = []
     for key, (name, value) in named.items():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from necropsy.store import FOLDER
 from necropsy_lsp.mapping import path_parts
 from necropsy_lsp.stored import Place, ReportFile, ReportStore, StoredFinding, UnusableReport
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """One place of a finding: the finding, which of its places, and where it came from."""
 
     finding: StoredFinding
@@ -29,8 +29,7 @@ class Named:
         return self.finding.code[self.place_index]
 
 
-@dataclass(slots=True)
-class Source:
+class Source(Struct):
     """What one source says, by the name of the file that a place is in."""
 
     key: str
@@ -69,8 +68,7 @@ def file_name(path: str) -> str:
     return parts[-1] if parts else ""
 
 
-@dataclass(slots=True)
-class Sources:
+class Sources(Struct):
     """Everything that is known, newest first; `version` grows with every change."""
 
     version: int = 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 import gc
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from necropsy.report import SCHEMA
 from necropsy.store import FOLDER
@@ -146,8 +146,7 @@ def _check_schema(data: bytes) -> None:
     raise UnusableReport(f"schema {schema[:40]!r}, expected {SCHEMA!r}{hint}", newer)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReportFile:
+class ReportFile(Struct, frozen=True, eq=False):
     """One report of a project: where it is, when it was written, what it says."""
 
     path: Path
@@ -156,8 +155,7 @@ class ReportFile:
     findings: tuple[StoredFinding, ...]
 
 
-@dataclass(slots=True)
-class ReportStore:
+class ReportStore(Struct):
     """Reports of the open projects, decoded again only when a file's size, time or identity changes.
 
     `complaints` collects each file that could not be used; the caller shows and clears them.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from msgspec import Struct
 from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from necropsy_lsp.server import NecropsyServer
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One analysis: the `source` it is published under, how it is `called`, the request."""
 
     source: str

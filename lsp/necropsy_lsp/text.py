@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lsprotocol import types
+from msgspec import Struct
 from pygls.workspace import PositionCodec, TextDocument, Workspace
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, slots=True)
-class LineEdit:
+class LineEdit(Struct, frozen=True):
     """Lines `first` to `last` (0-based, included) became `lines`.
 
     `pushes` means that the edit began in the indentation of its first line, so that what

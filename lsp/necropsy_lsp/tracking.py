@@ -9,8 +9,9 @@ was cut and pasted is followed to lines that are new, never to a twin that was t
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+
+from msgspec import Struct, field
 
 from necropsy_lsp.matching import (
     DECORATORS,
@@ -29,8 +30,7 @@ from necropsy_lsp.text import LineEdit
 _LARGE = 4_000_000  # pairs of lines beyond which a whole-text change is compared coarsely
 
 
-@dataclass(slots=True)
-class Mark:
+class Mark(Struct):
     """Where a place is: `home` is its line's identity, `at` that of the line it was moved to.
 
     `others` counts the lines that hold the same text and are not meant. `line` is None
@@ -44,13 +44,12 @@ class Mark:
     stale: bool = False
 
 
-@dataclass(slots=True)
-class Tracked:
+class Tracked(Struct):
     """The lines of one document and the places that are looked for in it."""
 
     lines: list[str]
-    ids: list[int] = field(init=False)
-    born: list[str] = field(init=False)
+    ids: list[int] = field(default_factory=list)
+    born: list[str] = field(default_factory=list)
     marks: dict[Place, Mark] = field(default_factory=dict)
     _next: int = 0
     _where: dict[str, list[int]] | None = None

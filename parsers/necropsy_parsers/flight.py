@@ -18,10 +18,11 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text.clean import strip_ansi
@@ -43,8 +44,7 @@ _FAR: Final = 1 << 62
 _PEERS: Final = re.compile(r"(\d{1,7})\s*(->|<-)\s*(\d{1,7})$")
 
 
-@dataclass(frozen=True, slots=True)
-class FlightGroup:
+class FlightGroup(Struct, frozen=True):
     """A process group: its name, what the program calls it, and its members (global ranks, () if not told)."""
 
     name: str
@@ -56,8 +56,7 @@ class FlightGroup:
         return f"group {self.name}" + (f" ({self.description})" if told else "")
 
 
-@dataclass(frozen=True, slots=True)
-class FlightCall:
+class FlightCall(Struct, frozen=True):
     """What an entry asked for; `peer` is the (source, destination) of a send or recv, as ranks of the group."""
 
     op: str
@@ -68,8 +67,7 @@ class FlightCall:
     peer: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FlightStatus:
+class FlightStatus(Struct, frozen=True):
     """The watchdog's counters of a group: last enqueued, started, completed sequence number (-1: none)."""
 
     enqueued: int = -1
@@ -85,8 +83,7 @@ def _no_ints() -> array[int]:
     return array("i")
 
 
-@dataclass(frozen=True, slots=True)
-class FlightColumns:
+class FlightColumns(Struct, frozen=True):
     """The entries, oldest first; `group`, `call` and `stack` are indexes into the dump's tables, times ns since 1970.
 
     `sequence` counts a group's collectives; `p2p` is the sequence number of a send, recv
@@ -110,8 +107,7 @@ class FlightColumns:
         return len(self.state)
 
 
-@dataclass(frozen=True, slots=True)
-class FlightDump(Record):
+class FlightDump(Record, frozen=True):
     """The dump of one rank.
 
     `groups` are those that entries name first, then the others of pg_config; `status` is

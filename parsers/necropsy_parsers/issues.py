@@ -7,8 +7,10 @@ a report can tell "your logger truncated this" from "Necropsy gave up here".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.records import Anchor
 
@@ -18,8 +20,7 @@ DATA_LOSS: Final = "data-loss"
 ERROR: Final = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of trouble: `level` (info, notice, data-loss, error), `blame`, a line."""
 
     level: str
@@ -54,12 +55,15 @@ CATALOGUE: Final[dict[str, Kind]] = {
     ),
     "flight/no-rank": Kind(NOTICE, "recorder", "neither name nor content says whose flight-recorder dump it is"),
     "flight/no-dump": Kind(NOTICE, "recorder", "it has keys of a flight-recorder dump, but is none"),
+    "trace/cut": Kind(DATA_LOSS, "recorder", "a trace ends too early; the events before that were read"),
+    "trace/repaired": Kind(NOTICE, "recorder", "events of a trace are not valid JSON and were repaired"),
+    "trace/dropped": Kind(DATA_LOSS, "recorder", "events of a trace could not be read"),
+    "trace/args": Kind(NOTICE, "recorder", "events of a trace were read without their arguments"),
     "sniff/unknown": Kind(ERROR, "reader", "no format claims this input"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ParseIssue:
+class ParseIssue(Struct, frozen=True):
     """One kind of trouble in one input; `count` occurrences (or bytes, see `unit`)."""
 
     kind: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
+
+from msgspec import Struct
 
 MAX_CONTAINERS: Final = 1_000_000
 MAX_STEPS: Final = 16_000_000
@@ -24,8 +25,7 @@ class RefusedPickle(ValueError):
     """The pickle asks for more than plain data, or passes a limit. Its text says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(Struct, frozen=True):
     """What a pickle held.
 
     `fault` is "" for a whole pickle, `cut` where it ended early, `damaged` where its

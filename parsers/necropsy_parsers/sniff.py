@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from necropsy_parsers.formats import Format, all_formats
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 HEAD = 64 * 1024  # bytes looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The format that claims an input, and why."""
 
     format: Format

@@ -6,8 +6,9 @@ The names and the releases that first registered them are those of torch/_loggin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 RELEASES: Final = ("2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13")
 _REGISTERED: Final = {
@@ -31,8 +32,7 @@ _REGISTERED: Final = {
 ARTIFACTS: Final = {name: release for release, names in _REGISTERED.items() for name in names.split()}
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """What a module reads of an artifact, from release `since` to `until` ("" for the newest).
 
     `artifact` is "" for lines that torch's compiler prints without one; `what` names the fields.

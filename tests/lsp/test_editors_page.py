@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec.structs
 import pytest
 
 from necropsy_lsp.edit import all_edits
@@ -54,7 +54,7 @@ def test_every_setting_is_described() -> None:
     described = {
         name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }
-    assert described == {camel(field.name) for field in dataclasses.fields(Settings)}
+    assert described == {camel(field.name) for field in msgspec.structs.fields(Settings)}
 
 
 def test_every_edit_is_named() -> None:

@@ -7,13 +7,13 @@ interpreter knows of its exception.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from textwrap import dedent
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Program:
+
+class Program(Struct, frozen=True):
     """`files`: name -> source; `main` is run. `kind` of traceback, `type` of the telling exception."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED, SHARED
 from necropsy.correlate.merge import RELATED_MAX

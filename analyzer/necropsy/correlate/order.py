@@ -10,8 +10,9 @@ from __future__ import annotations
 import calendar
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.records import Stamp
 

@@ -2,7 +2,7 @@
 
 One table per file. A table lists the record types that it accepts and the formats
 that feed it; a rule receives the table, people receive its `frame()` (a pandas
-DataFrame). Rows of small tables are plain dataclasses so that a cold `analyze` never
+DataFrame). Rows of small tables are plain structs so that a cold `analyze` never
 imports pandas (0.3 s); `frame()` imports it on request. See
 docs/decisions/0002-tables-hold-rows.md.
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from msgspec.structs import fields
 
 from necropsy_parsers.records import Record
 
@@ -28,7 +29,7 @@ T = TypeVar("T", bound="Table[Any]")
 class Table(Generic[R]):
     """Base of all tables.
 
-    `name` is the attribute under which `necropsy.load()` shows it, `row` the dataclass
+    `name` is the attribute under which `necropsy.load()` shows it, `row` the struct
     of its rows, `columns` their meaning and unit, `accepts` the record types it takes,
     `formats` the formats that can feed it, `supply` what to collect when nothing did.
     """

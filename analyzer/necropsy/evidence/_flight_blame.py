@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy.evidence._flight_jobs import Job
 from necropsy.evidence._flight_state import RankState, has_started
@@ -27,8 +28,7 @@ STUCK: Final = "stuck"  # all entered, nobody completes: one of them, not known 
 INCOMPLETE: Final = "incomplete"  # too few dumps to say for whom these wait
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """Ranks at which the waiting began. `waits` show it, the most telling first."""
 
     kind: str
@@ -36,8 +36,7 @@ class Blame:
     waits: tuple[Wait, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What came of a job: who is to blame, and all waits."""
 
     found: Waits

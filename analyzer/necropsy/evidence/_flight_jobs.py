@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.flight import COMPLETED, RETIRED, FlightDump
 
@@ -20,8 +21,7 @@ _RANK_AT_END: Final = re.compile(r"\d+(\.\w+)*$")
 WORLD: Final = ("0", "default_pg")  # as init_process_group names it
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A process group of a job. `members` is empty where no dump tells them."""
 
     name: str
@@ -33,8 +33,7 @@ class Group:
         return f"group {self.name}" + (f" ({self.description})" if told else "")
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """The dumps of one run by rank.
 
     `groups` are all its process groups; `ids[rank]` turns a dump's group indexes into

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.flight import FlightCall
 
@@ -30,8 +31,7 @@ _TYPED: Final = re.compile(r"all_?to_?all", re.IGNORECASE)
 Signature = tuple[str, int | None, int | None, tuple[str, ...] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """The first collective of a group on which its members disagree.
 
     `what`: operation, size or type. `sides`: ranks that agree with each other, the largest
@@ -59,8 +59,7 @@ class Mismatch:
         return 2 * len(self.sides[0]) > sum(map(len, self.sides))
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """One rank's collectives in one group: signature and entry by number, oldest first."""
 
     numbers: list[int]

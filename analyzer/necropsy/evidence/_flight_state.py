@@ -9,8 +9,9 @@ other, an older entry than a completed one is complete whatever it says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.flight import COMPLETED, RETIRED, STARTED, FlightCall, FlightDump
 
@@ -19,8 +20,7 @@ from necropsy.evidence._flight_jobs import Job
 COALESCED: Final = "coalesced"
 
 
-@dataclass(slots=True)
-class Reached:
+class Reached(Struct):
     """One rank in one group: collectives by sequence number.
 
     `last` is the newest entered, `first` the oldest in the window, both -1 for none.
@@ -33,16 +33,14 @@ class Reached:
     out: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Pending:
+class Pending(Struct):
     """Sends to, or receives from, one peer in one group: entries not complete (oldest first), and all in the window."""
 
     out: list[int] = field(default_factory=list)
     count: int = 0
 
 
-@dataclass(slots=True)
-class RankState:
+class RankState(Struct):
     """One rank: groups by index, sends and receives by (group, peer, is a send).
 
     `oldest` is the index of the oldest outstanding entry, -1 for none. `from_start`: the

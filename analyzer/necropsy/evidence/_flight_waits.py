@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy.evidence._flight_jobs import Job
 from necropsy.evidence._flight_state import Pending, RankState, states_of
@@ -22,8 +23,7 @@ from necropsy.evidence._flight_state import Pending, RankState, states_of
 _TOGETHER: Final = re.compile(r"all(?!_?gather_?v)|reduce_scatter|barrier", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class Wait:
+class Wait(Struct):
     """Something outstanding. `number`: sequence number of a collective, -1 for a send or receive.
 
     `waiting` are the ranks that wait in it, with their entries; `absent` those which
@@ -48,8 +48,7 @@ class Wait:
         return not self.absent and not self.behind
 
 
-@dataclass(slots=True)
-class Waits:
+class Waits(Struct):
     """All waits of a job. `missed[rank]` are those for which `rank` is absent, the earliest number of a group first."""
 
     job: Job

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.training_value import TrainingValue
 from necropsy_parsers.records import Anchor, Origin, Record, input_number
@@ -24,8 +25,7 @@ JOB_PROGRESS_AFTER: Final = 10
 ORDINARY_AFTER: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityRow:
+class ActivityRow(Struct, frozen=True):
     """A run of ordinary lines of one writer, and how many of them report a step of work."""
 
     anchor: Anchor

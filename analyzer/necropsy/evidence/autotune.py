@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.autotune import AutotuneReject, AutotuneTable, AutotuneTime
 from necropsy_parsers.records import Anchor, Origin, Record
@@ -15,8 +17,7 @@ from necropsy.evidence._records import COMMON
 KEPT: Final = 20_000  # tables and rejected configurations kept one by one; more are only counted
 
 
-@dataclass(frozen=True, slots=True)
-class AutotuneRow:
+class AutotuneRow(Struct, frozen=True):
     """One table of timings; `rejected` counts the configurations dropped since the table before it."""
 
     anchor: Anchor

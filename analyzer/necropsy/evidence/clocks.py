@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.training_value import TrainingValue
 from necropsy_parsers.records import Anchor, Record, Stamp
@@ -13,8 +14,7 @@ from necropsy_parsers.text.traceback import PythonTraceback
 from necropsy.evidence import Table
 
 
-@dataclass(frozen=True, slots=True)
-class ClockRow:
+class ClockRow(Struct, frozen=True):
     """The first reading in an input."""
 
     anchor: Anchor

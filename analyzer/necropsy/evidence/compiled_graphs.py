@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.formats.inductor_debug import CompiledGraphFile
 from necropsy_parsers.records import Frame, Record
@@ -11,8 +13,7 @@ from necropsy_parsers.records import Frame, Record
 from necropsy.evidence import Table
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledGraph:
+class CompiledGraph(Struct, frozen=True):
     """One graph, put together from the files of its folder."""
 
     graph: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.compile_step import CompileStep
 from necropsy_parsers.messages.training_value import TrainingValue
@@ -15,8 +17,7 @@ from necropsy.evidence import Table
 MAX_ROWS = 20_000  # compilations of one job; more of them are only counted
 
 
-@dataclass(frozen=True, slots=True)
-class CompileRow:
+class CompileRow(Struct, frozen=True):
     """One compilation of one frame in one process.
 
     `compile_id` is Dynamo's frame/compilation (`4/1`), without the number of the restart. `seconds` run from its

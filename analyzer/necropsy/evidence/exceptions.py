@@ -7,8 +7,10 @@ after which the same writer reports further work was handled.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.training_value import TrainingValue
 from necropsy_parsers.records import Anchor, Origin, Record
@@ -21,8 +23,7 @@ from necropsy.finding import Place
 from necropsy.provenance.frames import primary, user_places
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionRow:
+class ExceptionRow(Struct, frozen=True):
     """One traceback. `main` is the exception that tells the cause, `chain` all of them.
 
     `handled` means that the writer went on working after it; `places` are the user's

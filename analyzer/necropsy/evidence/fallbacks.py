@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.inductor_hint import InductorFallback
 from necropsy_parsers.records import Anchor, Origin, Record
@@ -12,8 +14,7 @@ from necropsy.evidence import Table
 from necropsy.evidence._records import COMMON
 
 
-@dataclass(frozen=True, slots=True)
-class FallbackRow:
+class FallbackRow(Struct, frozen=True):
     """One operator of an attempt: `vias` counts how it fell back, `ranks` and `compile_ids` who compiled it."""
 
     anchor: Anchor

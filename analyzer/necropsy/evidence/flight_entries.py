@@ -8,8 +8,9 @@ ranks at which waiting began.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
 
 from necropsy_parsers.flight import COMPLETED, RETIRED, STARTED, STATES, FlightDump
 from necropsy_parsers.records import Frame, Record
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True)
-class FlightEntry:
+class FlightEntry(Struct, frozen=True):
     """One entry of one rank's dump."""
 
     rank: int | None
@@ -53,8 +53,7 @@ class FlightEntry:
     function: str
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """What the dumps of one job say together."""
 
     job: Job

@@ -6,9 +6,10 @@ are counted, so that the table is bounded by distinct breaks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.graph_break import GraphBreak
 from necropsy_parsers.records import Record

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.inductor_hint import InductorHint
 from necropsy_parsers.records import Anchor, Origin, Record
@@ -12,8 +14,7 @@ from necropsy.evidence import Table
 from necropsy.evidence._records import COMMON
 
 
-@dataclass(frozen=True, slots=True)
-class HintRow:
+class HintRow(Struct, frozen=True):
     """One kind of hint in an attempt: the first one's place and text, how often, on which ranks."""
 
     anchor: Anchor

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.records import Record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from necropsy_parsers.grammars.guard import Guard
@@ -17,8 +16,7 @@ from necropsy.provenance.guards import deciding
 ROWS_MAX: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class RecompileRow(Record):
+class RecompileRow(Record, frozen=True):
     """A recompilation and the guard that decided it."""
 
     function: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.python_warning import PythonWarning
 from necropsy_parsers.messages.thread_stack import ThreadStack
@@ -14,8 +15,7 @@ from necropsy.evidence import Table
 from necropsy.provenance.files import SourceTree
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(Struct, frozen=True):
     """A file as the inputs name it, and how many of its lines they quote."""
 
     file: str

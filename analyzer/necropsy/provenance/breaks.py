@@ -7,9 +7,11 @@ attempts, so that a rule says it once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.graph_break import GraphBreak
 from necropsy_parsers.patterns import lazily
@@ -79,8 +81,7 @@ def key_of(record: GraphBreak) -> Key:
     return record.kind, record.file, record.line
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """What is known of all breaks of a kind at a place, kept as rows or not."""
 
     count: int = 0
@@ -88,8 +89,7 @@ class Tally:
     compile_ids: dict[str, None] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Incident:
+class Incident(Struct):
     """All breaks of one cause at one line.
 
     `place` is the user's line (None where no frame is known), `inner` the frame in a library in which it happened, if

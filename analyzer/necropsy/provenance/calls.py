@@ -9,8 +9,9 @@ import ast
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 # Calls that queue no work on a GPU: constructors of modules and data, bookkeeping, printing.
 _NO_WORK: Final = frozenset(
@@ -20,8 +21,7 @@ _NO_WORK: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call: its line and last line, its dotted name (`F.cross_entropy`, `emb`, `k[]` for a Triton launch)."""
 
     line: int

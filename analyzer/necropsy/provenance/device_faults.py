@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.device_assert import DeviceAssert
 from necropsy_parsers.patterns import lazily
@@ -30,8 +31,7 @@ FAULTS: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What an asserted condition means: `condition` and `kernel` identify it, `calls` name the operator's spellings."""
 
     condition: re.Pattern[str]

@@ -8,8 +8,10 @@ job, is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.process_exit import ProcessExit
 from necropsy_parsers.patterns import lazily
@@ -29,8 +31,7 @@ _SRUN_TASKS: Final = lazily(r"srun: error: [\w.-]+: (tasks? [\d,-]+): ")
 _WRAPPED: Final = 400  # bytes between the two lines in which mpirun names a process and tells its end
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """The end of one process: the report to quote, `subject` in words, srun's tasks, the stack of its error file."""
 
     row: ProcessExit

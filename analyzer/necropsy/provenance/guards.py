@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.text.guard_failure import GuardFailure

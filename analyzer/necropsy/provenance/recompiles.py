@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
 from typing import Final, cast
+
+from msgspec import Struct, field
 
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.records import Origin
@@ -18,6 +19,7 @@ from necropsy.finding import Place
 from necropsy.provenance.dynamo import plain_function, resumed_at
 from necropsy.provenance.frames import is_library
 from necropsy.provenance.guards import guard_place
+from necropsy.provenance.sizes import SizeLines
 
 Row = RecompileRow | RecompileLimit
 VALUES: Final = frozenset({"int", "float", "bool", "str", "none", "value"})
@@ -40,14 +42,14 @@ def header_key(row: Row) -> tuple[str, str, int | None]:
     return (row.function, row.file, row.line)
 
 
-@dataclass
-class Story:
+class Story(Struct, dict=True):
     """All recompilations with one cause; `rows` and `limits` in order of reading."""
 
     rows: list[RecompileRow] = field(default_factory=list)
     limits: list[RecompileLimit] = field(default_factory=list)
     refused: list[RecompileRow] = field(default_factory=list)
     known: frozenset[str] = frozenset()
+    sizes: SizeLines | None = None
 
     def all(self) -> list[Row]:
         """Whatever tells of it."""
@@ -95,17 +97,61 @@ class Story:
 
     @cached_property
     def place(self) -> Place | None:
-        """The line that made the guard; else the function that was compiled."""
-        lead = self.lead
-        for row in (lead, *self.all()):
-            if (row is lead or self._same_guard(row, lead)) and (found := guard_place(failure_of(row), self.known)):
+        """The line that made the guard; else where the size entered; else the function that was compiled."""
+        if self.fixed is not None:
+            return self.fixed
+        for row in self._speaking():
+            if (found := guard_place(failure_of(row), self.known)) is not None:
                 return found
-        return self.header
+        return self.entered or self.header
+
+    def _speaking(self) -> Iterator[Row]:
+        """The leading row, then all with its guard."""
+        lead = self.lead
+        yield lead
+        yield from (row for row in self.all() if row is not lead and self._same_guard(row, lead))
+
+    @cached_property
+    def entered(self) -> Place | None:
+        """The line that used the changing size first, where the log of symbolic shapes or the guards tell it."""
+        return self._of_size(SizeLines.entered)
+
+    @cached_property
+    def fixed(self) -> Place | None:
+        """The line that allows the changing size one value only, where the log of symbolic shapes tells it."""
+        if self.most < 2 and not self.limits:
+            return None  # a first version is for one size in any case
+        return self._of_size(SizeLines.fixed)
+
+    def _of_size(self, ask: Callable[[SizeLines, Row, str, int | None, Iterable[str]], Place | None]) -> Place | None:
+        for row in self._speaking() if self.sizes is not None else ():
+            failure = failure_of(row)
+            if failure is not None and failure.guard.kind in ("size", "stride"):
+                dim = failure.guard.dim
+                if (found := ask(cast("SizeLines", self.sizes), row, failure.guard.source, dim, self.known)) is not None:
+                    return found
+        return None
+
+    @cached_property
+    def now(self) -> str:
+        """What the size is in the call that the leading row's guard did not let pass, "" where nothing tells."""
+        failure, lead = self.failure, self.lead
+        if failure is None or failure.guard.kind != "size":
+            return ""
+        told = lead.actual if isinstance(lead, RecompileRow) else failure.guard.actual
+        return told or (self.sizes.now(lead, failure.guard.source, failure.guard.dim) if self.sizes else "")
 
     @staticmethod
     def _same_guard(row: Row, lead: Row) -> bool:
         a, b = failure_of(row), failure_of(lead)
-        return a is not None and b is not None and (a.guard.kind, a.guard.source) == (b.guard.kind, b.guard.source)
+        if a is None or b is None:
+            return False
+        return (a.guard.kind, a.guard.source, a.guard.dim, a.guard.term) == (
+            b.guard.kind,
+            b.guard.source,
+            b.guard.dim,
+            b.guard.term,
+        )
 
     @cached_property
     def header(self) -> Place | None:
@@ -132,7 +178,8 @@ class Story:
             found = failure_of(row)
             assert found is not None
             guard, actual = found.guard, row.actual if isinstance(row, RecompileRow) else found.guard.actual
-            told += [v for v in (guard.expected if guard.operator in ("==", "is", "") else "", actual) if v]
+            was = guard.expected if guard.operator in ("==", "is", "") and not guard.term else ""
+            told += [v for v in (was, actual) if v]
         return list(dict.fromkeys(told))
 
     def ranks(self) -> tuple[int, ...]:
@@ -146,7 +193,11 @@ class Story:
 
 def _alike(found: GuardFailure | None, lead: GuardFailure) -> bool:
     """Whether a guard compares the same thing."""
-    if found is None or (found.guard.source, found.guard.dim) != (lead.guard.source, lead.guard.dim):
+    if found is None or (found.guard.source, found.guard.dim, found.guard.term) != (
+        lead.guard.source,
+        lead.guard.dim,
+        lead.guard.term,
+    ):
         return False
     return found.guard.kind == lead.guard.kind or {found.guard.kind, lead.guard.kind} <= VALUES
 
@@ -181,7 +232,7 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
         return
     guard = failure.guard
     kind = "value" if guard.kind in VALUES else guard.kind
-    subject = (kind, guard.source or guard.raw, guard.dim)
+    subject = (kind, guard.source or guard.raw, guard.dim, guard.term)
     if row.function:
         yield ("function", header_key(row), subject)
     frame_id = row.compile_id.rpartition("/")[0]
@@ -197,14 +248,17 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
         yield ("state", guard.source)
     elif guard.source.endswith(".training"):
         yield ("training",)
-    if kind in ("value", "length", "keys", "type", "identity") and (place := guard_place(failure, known)) is not None:
+    if (kind in ("value", "length", "keys", "type", "identity") or guard.term) and (place := guard_place(failure, known)) is not None:
         yield ("line", kind, subject[1].rpartition(".")[2], place.file, place.line)
 
 
-def stories(recompiles: Recompiles, limits: RecompileLimits) -> list[Story]:
+def stories(recompiles: Recompiles, limits: RecompileLimits, sizes: SizeLines) -> list[Story]:
     """The recompilations of a run by cause, in order of first appearance; three rules ask for them."""
     if recompiles.told is None:
-        recompiles.told = _stories(recompiles, limits)
+        told = _stories(recompiles, limits)
+        for story in told:
+            story.sizes = sizes
+        recompiles.told = told
     return cast("list[Story]", recompiles.told)
 
 

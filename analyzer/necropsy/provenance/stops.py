@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.scheduler import JobStop
 
@@ -13,8 +14,7 @@ from necropsy.finding import Fact, Related
 SHOWN: Final = 4  # further notices that a finding quotes
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """One stop of an attempt: the notice that tells most, and the others."""
 
     told: JobStop

@@ -13,8 +13,9 @@ quoted lines are looked up in the file that launched the kernel (Triton 2.0 to 3
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.text.traceback import Exc
@@ -27,8 +28,7 @@ _DEF: Final = lazily(r"\s*def (?P<name>\w+)\s*\(")
 _REASON: Final = lazily(r"^\s*(?P<reason>\w+(?:Error|Exception)\(.*\)|[A-Z][^\n]{5,})$")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelError:
+class KernelError(Struct, frozen=True):
     """A compile error inside a kernel: its name, the failing source line, the reason as printed."""
 
     kernel: str

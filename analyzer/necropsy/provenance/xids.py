@@ -5,9 +5,10 @@ Numbers and names follow the public catalogue and the open kernel modules (`nver
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class Blame(StrEnum):
@@ -19,8 +20,7 @@ class Blame(StrEnum):
     EVENT = "event"  # bookkeeping: nothing failed by it
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(Struct, frozen=True):
     """One number: what happened, whose fault it is, whether the process that used the GPU is lost with it."""
 
     means: str

@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Protocol, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy.finding import Place
 from necropsy.report import Excerpt, Report
@@ -25,8 +27,7 @@ def no_excerpt(_: Place, before: int, after: int) -> list[tuple[int, str]]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """For whom a report is rendered.
 
     `width` is in terminal cells. `ascii` restricts the output to ASCII. `base` is the

@@ -7,8 +7,9 @@ Only what fits a short page is told in full; the rest is counted. The order is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from necropsy.finding import Finding, Fix, Place
 from necropsy.render import View

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_lsp.edits._text import UNREADABLE, Change, Text, Token, Wish
 
@@ -47,8 +48,7 @@ def _begins_at(call: ast.Call, line: int) -> bool:
     return next(calls_over(call, line), None) is None
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """How a function takes a parameter: `index` is its place among the positional ones, None for keyword-only."""
 
     name: str

@@ -13,8 +13,9 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from necropsy_lsp.edits._names import Names, names_of
 
@@ -24,8 +25,7 @@ QUIET: Final = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, token
 UNREADABLE: Final = (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Characters `start` to `end` become `text`."""
 
     start: int
@@ -33,8 +33,7 @@ class Change:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A token that is no white space; `start` and `end` are offsets, `text` that of operators and comments."""
 
     text: str
@@ -43,8 +42,7 @@ class Token:
     comment: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What the tree should become: the field of one node holds this list instead."""
 
     node: ast.AST
@@ -52,8 +50,7 @@ class Wish:
     value: list[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Whole lines `first` to `last` that hold whole statements of the module, and their offsets.
 
     What is proved of a part holds for the file: it begins and ends where no bracket, string or block is open.
@@ -66,8 +63,7 @@ class Part:
     statements: tuple[ast.stmt, ...]
 
 
-@dataclass(slots=True)
-class Text:
+class Text(Struct):
     """A text that parses, with the places of its nodes."""
 
     source: str

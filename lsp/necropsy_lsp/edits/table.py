@@ -7,12 +7,12 @@ rules need no row here. A fix that fits no row is only shown.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Row:
+
+class Row(Struct, frozen=True):
     """A fix of a rule whose code begins with `rules`, and whose title or command holds `words`, asks for `edit`."""
 
     edit: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from lsprotocol import types
+from msgspec import Struct, field
 from pygls.capabilities import get_capability
 from pygls.uris import from_fs_path
 from pygls.workspace import TextDocument
@@ -41,8 +41,7 @@ DESCRIBED: Final = "text_document.publish_diagnostics.code_description_support"
 RELATED: Final = "text_document.publish_diagnostics.related_information"
 
 
-@dataclass(slots=True)
-class Log:
+class Log(Struct):
     """An open log: its last report with the text that it speaks of, and what was made of them."""
 
     report: WholeReport | None = None

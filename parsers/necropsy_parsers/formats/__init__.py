@@ -11,9 +11,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from necropsy_parsers.source import Source
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """A format module, as found."""
 
     name: str

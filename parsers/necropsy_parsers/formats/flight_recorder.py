@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.flight import (
     Columns,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from necropsy_parsers.issues import Issues
@@ -64,8 +63,7 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledGraphFile(Record):
+class CompiledGraphFile(Record, frozen=True):
     """One file about one graph.
 
     `kind` is a key of the file's name (`ir_post_fusion`, `output_code`), `graph` the name of its folder. `nodes` counts

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, cast
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lark import Lark, Tree
@@ -69,14 +70,14 @@ NAME: /[^\W\d]\w*/
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """A guard that failed.
 
     `kind`: int, float, bool, str, none, value (a constant of another type), size, stride, rank, dtype, device,
     keyset, requires_grad, length, keys, membership, attribute, type, identity, alias, missing, deallocated,
     state, backend, config, condition, unknown. `source` is whose value, as Python would write it; `dim` of a
-    size; `operator`, `expected` and `actual` are texts, "" where the guard does not tell.
+    size; `operator`, `expected` and `actual` are texts, "" where the guard does not tell. `term` is what of the size is
+    compared, if not the size itself: `_ % 8`.
     """
 
     raw: str
@@ -86,6 +87,7 @@ class Guard:
     operator: str = ""
     expected: str = ""
     actual: str = ""
+    term: str = ""
 
 
 _TENSOR: Final = re.compile(
@@ -114,6 +116,7 @@ _SHOWN: Final = (
     (re.compile(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]"), r".\2"),
     (re.compile(r"""^getattr\((.+), ['"](\w+)['"](?:, None)?\)"""), r"\1.\2"),
 )
+_SIZE: Final = re.compile(r"(?P<source>[^\W\d]\w*(?:\.\w+|\[(?:'[^']*'|\"[^\"]*\"|\d+)\])*)\.size\(\)\[(?P<dim>\d+)\]")
 _MIRRORED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _CONSTANTS: Final = {"True": "bool", "False": "bool", "None": "none"}
 
@@ -166,13 +169,14 @@ def _expression(raw: str) -> Guard:
     from lark.exceptions import LarkError
 
     try:
-        return _Reader(raw).guard(cast("Node", _grammar().parse(raw)))
+        return _Reader(raw).guard(cast("Node", grammar().parse(raw)))
     except (LarkError, RecursionError, ValueError, IndexError):
         return Guard(raw)
 
 
 @cache
-def _grammar() -> Lark:
+def grammar() -> Lark:
+    """The parser of guards, and of whatever else torch prints as Python expressions."""
     from lark import Lark
 
     return Lark(GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
@@ -257,11 +261,21 @@ class _Reader:
         if left.data in ("braces", "sequence"):
             return self.made("keys", left, operator, expected)
         if ".size()[" in self.text(left):  # `8*x.size()[0] < 4096`
-            return self.made("size", left, operator, shown(expected))
+            return self.sized(left, operator, shown(expected))
         if left.data == "member" and (last := str(left.children[-1])) in ("dtype", "device", "requires_grad"):
             return self.made(last, self.text(_node(left)), operator, expected)
         kind = "value" if right is None else _kind(right, expected)
         return self.made(kind, left, operator, shown(expected))
+
+    def sized(self, left: Node, operator: str, expected: str) -> Guard:
+        """A comparison of what is computed from sizes: of one size, or of several."""
+        text = self.text(left)
+        sizes = {m[0]: m for m in _SIZE.finditer(text)}
+        if len(sizes) != 1 or ".size()[" in expected:
+            return self.made("size", left, operator, expected)
+        ((whole, m),) = sizes.items()
+        term = re.sub(r"^\((.*)\)$", r"\1", text.replace(whole, "_"))
+        return Guard(self.raw, "size", shown(m["source"]), int(m["dim"]), operator, expected, term=term)
 
     def call_compared(self, call: Node, operator: str, expected: str) -> Guard:
         """`len(x) == 2`, `list(d.keys()) == ['a']`, `str(x.dtype) == 'torch.float32'`."""

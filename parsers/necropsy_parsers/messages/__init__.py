@@ -14,11 +14,11 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from ahocorasick_rs import AhoCorasick
+from msgspec import Struct
 
 from necropsy_parsers.records import Anchor, Origin, Record
 from necropsy_parsers.torch_artifacts import Reads
@@ -35,8 +35,7 @@ class Common(TypedDict):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A message: its first line and the lines that belong to it, joined by newlines.
 
     `exception` is the traceback that said it, or None for a line of the log; `headed`
@@ -78,8 +77,7 @@ def is_label(before: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFormat:
+class MessageFormat(Struct, frozen=True):
     """A message module, as found."""
 
     name: str

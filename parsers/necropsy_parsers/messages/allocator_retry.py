@@ -10,7 +10,6 @@ high memory pressure and is detrimental to performance. ...                     
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -39,8 +38,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorRetry(Record):
+class AllocatorRetry(Record, frozen=True):
     """A count of retries or flushes, and which report gave it."""
 
     retries: int

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -76,8 +75,7 @@ _REJECTS: Final = (
 _UNSEEN: Final = lazily(r"No valid triton configs[^\n]*")
 
 
-@dataclass(frozen=True, slots=True)
-class AutotuneTable(Record):
+class AutotuneTable(Record, frozen=True):
     """The timings of one operation: `rows` are (choice, milliseconds), the fastest first; infinite ones did not run.
 
     `outside` are the names of those rows that no template made (cuBLAS, cuDNN, ATen).
@@ -91,8 +89,7 @@ class AutotuneTable(Record):
     outside: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AutotuneTime(Record):
+class AutotuneTime(Record, frozen=True):
     """What autotuning cost: seconds of benchmarking and of compiling, and the number of choices where told."""
 
     how: str
@@ -101,8 +98,7 @@ class AutotuneTime(Record):
     choices: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class AutotuneReject(Record):
+class AutotuneReject(Record, frozen=True):
     """One configuration that did not run.
 
     `kind`: shared memory, registers, ... (what it needs too much of), compile, runtime, benchmark; or none: no choice

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -73,8 +72,7 @@ _VALUE: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BadBatch(Record):
+class BadBatch(Record, frozen=True):
     """One note: `kind` `nan` or `zero`, the `subject` it names, its text, whether it was a warning."""
 
     kind: str

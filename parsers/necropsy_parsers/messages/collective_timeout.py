@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
@@ -62,8 +61,7 @@ _OWN: Final = lazily(r"\[(?:PG|Rank)[^\]]*\] ?|^.*\n", re.DOTALL)  # torch's lab
 _RANK: Final = lazily(r"\[Rank (\d+)\]| Rank (\d+)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveTimeout(Record):
+class CollectiveTimeout(Record, frozen=True):
     """One collective that ran into its limit: who says it, which (sequence in its group), limit and time in ms.
 
     `elements` is the number of input elements; 1 is what barriers and flags use.
@@ -77,8 +75,7 @@ class CollectiveTimeout(Record):
     ran_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class WatchdogCounters(Record):
+class WatchdogCounters(Record, frozen=True):
     """The watchdog's own count of works in one process group: last enqueued, last completed, the one at fault."""
 
     rank: int | None
@@ -88,15 +85,13 @@ class WatchdogCounters(Record):
     at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LaggingRanks(Record):
+class LaggingRanks(Record, frozen=True):
     """The desync report's answer (TORCH_NCCL_DESYNC_DEBUG=1): the ranks that held up the others."""
 
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveStack(Record):
+class CollectiveStack(Record, frozen=True):
     """Where a waiting rank called the collective that did not finish (flight recorder on, torch 2.9 or later)."""
 
     rank: int | None

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -132,8 +131,7 @@ _VERBOSE: Final = lazily(r"^=+ The above exception occurred while processing the
 MAX_TEXT: Final = 16_000  # characters kept of what a failure says
 
 
-@dataclass(frozen=True, slots=True)
-class CompileFailure(Record):
+class CompileFailure(Record, frozen=True):
     """One failure. `kind` is the class that was raised, `backend` the compiler's name.
 
     `error` and `reason` are class and first line of what the compiler met;

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -59,8 +58,7 @@ _TOTAL: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompileStep(Record):
+class CompileStep(Record, frozen=True):
     """One step. `step`: trace, backend, backend done, graph done, restart, attempted, metrics.
 
     `function`, `file` and `line` name the frame (of a `trace`), `backend` the compiler function,

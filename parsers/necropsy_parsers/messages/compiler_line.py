@@ -10,7 +10,6 @@ has only the command. Inductor quotes the output of its compiler in the exceptio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -33,8 +32,7 @@ _LINE: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerLine(Record):
+class CompilerLine(Record, frozen=True):
     """One line, as printed."""
 
     text: str

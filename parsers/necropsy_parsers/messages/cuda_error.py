@@ -14,7 +14,6 @@ at the very launch that failed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
@@ -53,8 +52,7 @@ _ASYNC: Final = "asynchronously reported at some other API call"
 _DSA: Final = "TORCH_USE_CUDA_DSA"
 
 
-@dataclass(frozen=True, slots=True)
-class CudaError(Record):
+class CudaError(Record, frozen=True):
     """One reported error. `error` is CUDA's text, `name` its symbol if printed.
 
     `blocking`: True if the error was raised by the launch that failed

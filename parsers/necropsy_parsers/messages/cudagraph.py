@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -105,8 +104,7 @@ _KINDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CudagraphSkip(Record):
+class CudagraphSkip(Record, frozen=True):
     """One graph, or with `partial` one node of a graph, that is left out of CUDA graphs.
 
     `kind`: cpu, mutation, devices, dynamic, branch, overlap, op, inputs, rerecord, allocator, wrapper, chosen, node
@@ -122,8 +120,7 @@ class CudagraphSkip(Record):
     partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CudagraphPartition(Record):
+class CudagraphPartition(Record, frozen=True):
     """Into how many pieces a graph was split: those in CUDA graphs and those outside (None where untold)."""
 
     pieces: int
@@ -131,8 +128,7 @@ class CudagraphPartition(Record):
     left_out: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CudagraphNotice(Record):
+class CudagraphNotice(Record, frozen=True):
     """CUDA graphs that are used, but not as meant. `kind`: sizes, pending or rerecord.
 
     `count` is the number of distinct sizes; `text` the reason; `name` the input whose address changed.
@@ -145,8 +141,7 @@ class CudagraphNotice(Record):
     frames: tuple[Frame, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CudagraphOverwrite(Record):
+class CudagraphOverwrite(Record, frozen=True):
     """An output of a CUDA graph read after a later run had overwritten it; `frames` made it in the compiled code.
 
     `gradient`: the message itself says that it is a gradient (torch 2.13).

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -44,8 +43,7 @@ _COUNT: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerDeath(Record):
+class WorkerDeath(Record, frozen=True):
     """A worker that died: `pids`, the `signal` as printed or "", its exit code, shared-memory evidence."""
 
     pids: tuple[int, ...]
@@ -55,8 +53,7 @@ class WorkerDeath(Record):
     from_exception: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerCount(Record):
+class WorkerCount(Record, frozen=True):
     """torch's warning about the number of workers: asked for, and suggested (CPUs)."""
 
     asked: int

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -57,8 +56,7 @@ _MODEL: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DdpError(Record):
+class DdpError(Record, frozen=True):
     """One refusal. `kind`: unused, twice, collectives, model.
 
     `rank` is the one named, `names` and `indices` the parameters; `calls` are (rank, sequence, operation, shape, dtype)

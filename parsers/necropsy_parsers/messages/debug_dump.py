@@ -11,7 +11,6 @@ ProcessGroupNCCL since torch 2.2 (heartbeat monitor).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -34,8 +33,7 @@ _RANK: Final = lazily(r"Rank (\d+)\]")
 _FROM: Final = lazily(r"from  ?(?:other |global )?rank (\d+)")  # c10d puts two blanks: "from  rank 7"
 
 
-@dataclass(frozen=True, slots=True)
-class DumpSignal(Record):
+class DumpSignal(Record, frozen=True):
     """One signal: the rank that speaks, whether it started the dump, which rank it heard it from if told."""
 
     rank: int | None

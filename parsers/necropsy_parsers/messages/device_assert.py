@@ -10,7 +10,6 @@ drained, before or after the traceback, and never carry a rank.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -44,8 +43,7 @@ _DSA: Final = lazily(
 _DSA_KERNEL: Final = lazily(r"Name of kernel launched that led to failure = (?P<kernel>[^\n]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAssert(Record):
+class DeviceAssert(Record, frozen=True):
     """One thread's failed assertion: kernel, its source place, the condition."""
 
     file: str

@@ -16,7 +16,6 @@ MPS's own::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
@@ -65,8 +64,7 @@ _OTHERS: Final = lazily(r"Process (\d+) has " + _SIZE)
 _ABSURD: Final = lazily(r"Tried to allocate more than 1EB")
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfDeviceMemory(Record):
+class OutOfDeviceMemory(Record, frozen=True):
     """One refused allocation. Sizes in bytes; None where the wording does not give it.
 
     `backend` is CUDA, HIP, ...; `in_use` is what this process holds including the

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -65,8 +64,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DriverError(Record):
+class DriverError(Record, frozen=True):
     """One error.
 
     `kind`: xid, sxid (of an NVSwitch), lost (the GPU does not answer), pcie (fatal bus error), heat (the node shut

@@ -17,8 +17,10 @@ decorated with `@record`, the traceback of its error file stands in the summary,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import field
+from msgspec.structs import replace
 
 from necropsy_parsers.messages import Message, read_all
 from necropsy_parsers.messages.process_exit import signal_of
@@ -47,16 +49,14 @@ INDENT: Final = 2  # blanks before each line of an entry
 NEAR: Final = 16 * 1024  # bytes between the lines of one worker's entry: error files bring whole tracebacks
 
 
-@dataclass(frozen=True, slots=True)
-class FailureLine(Record):
+class FailureLine(Record, frozen=True):
     """One line of the summary: `name` (time, host, rank, exitcode, error_file, traceback, root) and `value`."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class ElasticFailure(Record):
+class ElasticFailure(Record, frozen=True):
     """One worker of the summary.
 
     `code` is the exit code as printed (negative: killed by a signal), `signal` its name or "". `first` tells that the

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -78,8 +77,7 @@ _ON_PURPOSE: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FrameSkip(Record):
+class FrameSkip(Record, frozen=True):
     """A frame left uncompiled.
 
     `kind`: loop (a break in a loop), resume (a break that cannot be resumed from), error (the compiler failed and the

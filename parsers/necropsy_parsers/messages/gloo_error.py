@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
@@ -42,8 +41,7 @@ _LOST: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TransportError(Record):
+class TransportError(Record, frozen=True):
     """One error. `kind`: closed (the peer is gone), timeout (it did not come), barrier.
 
     `absent` are the ranks that a monitored barrier names; `waited_ms` the limit of a timeout.

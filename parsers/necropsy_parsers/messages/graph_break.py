@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -112,8 +111,7 @@ _SKIPPED: Final = lazily(r"frame skipped: (?P<function>\S+) \((?P<file>[^\n]+) l
 _LONG: Final = 79  # a line this long may have been cut by a terminal in the middle of a word
 
 
-@dataclass(frozen=True, slots=True)
-class GraphBreak(Record):
+class GraphBreak(Record, frozen=True):
     """One break. `form`: break, copy, notice (`Tensor.item()`'s hint), warning (its text alone) or exception.
 
     `kind` is the graph-break type, before torch 2.7 the first line of the reason; `file` and `line` are the place that

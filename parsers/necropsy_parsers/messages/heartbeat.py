@@ -12,7 +12,6 @@ torch 2.2 and later; the process is aborted, while a collective that times out i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -35,8 +34,7 @@ _GIL: Final = lazily(r"Could not acquire GIL within \d+ ?ms")
 _RANK: Final = lazily(r"\b[Rr]ank (\d+)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatStuck(Record):
+class HeartbeatStuck(Record, frozen=True):
     """One report: the rank that speaks (None if untold), how long in seconds, whether the GIL could not be had."""
 
     spoken_by: int | None

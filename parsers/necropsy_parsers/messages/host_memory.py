@@ -10,7 +10,6 @@ allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -70,8 +69,7 @@ _ALLOC: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HostMemory(Record):
+class HostMemory(Record, frozen=True):
     """One record: `kind` `kill` or `allocation`, who says so, victim's pid and name, bytes (resident or asked)."""
 
     kind: str

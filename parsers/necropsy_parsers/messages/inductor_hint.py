@@ -18,7 +18,6 @@ Inductor has no lowering) are logged at INFO, each with its arguments.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -83,8 +82,7 @@ _HINTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class InductorFallback(Record):
+class InductorFallback(Record, frozen=True):
     """One operator that runs as an eager kernel between the generated ones.
 
     `op` is its name without `torch.ops.` and overload (`default`), "" where the log is cut. `via`: kernel (Inductor
@@ -96,8 +94,7 @@ class InductorFallback(Record):
     via: str
 
 
-@dataclass(frozen=True, slots=True)
-class InductorHint(Record):
+class InductorHint(Record, frozen=True):
     """One hint. `kind`: tiling, strided reduction, tiles, padding, tf32, flash, sms, softmax, complex or gemm."""
 
     kind: str

@@ -8,7 +8,6 @@ RuntimeError: GET was unable to find an engine to execute this computation
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message, is_label
@@ -38,8 +37,7 @@ _NAMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryStatus(Record):
+class LibraryStatus(Record, frozen=True):
     """One failed call: `library`, `status` (its symbol, or torch's sentence), `call` if told."""
 
     library: str

@@ -8,7 +8,6 @@ python: symbol lookup error: /opt/ext/ops.so: undefined symbol: _ZN3c105ErrorC2E
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -36,8 +35,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderError(Record):
+class LoaderError(Record, frozen=True):
     """One failure: the program, the library, and what the loader said of it."""
 
     program: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -48,8 +47,7 @@ _PLAIN: Final = lazily(
 _SKIPPED: Final = lazily(r"number of skipped iterations:\s*(\d+)")  # Megatron-LM
 
 
-@dataclass(frozen=True, slots=True)
-class LossScale(Record):
+class LossScale(Record, frozen=True):
     """One reading: the `scale` after it, how many steps were `skipped`, whether the `floor` was hit."""
 
     scale: float | None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -89,8 +88,7 @@ _ADAPTER: Final = lazily(r"\bhca (\w+)")
 _VERSION: Final = lazily(r"NCCL version (?P<version>[\d.]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class NcclError(Record):
+class NcclError(Record, frozen=True):
     """One error. `kind`: duplicate-gpu, remote, shared-memory, cuda, system, usage, internal, aborted.
 
     `pair` are the two ranks of a duplicate GPU, `bus` its PCI bus id in hex; `peer` and `port` the other end of a
@@ -107,8 +105,7 @@ class NcclError(Record):
     from_exception: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NcclCommunicator(Record):
+class NcclCommunicator(Record, frozen=True):
     """A communicator that a rank reports: its rank and size, device index and PCI bus id."""
 
     rank: int

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -151,8 +150,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkTrouble(Record):
+class NetworkTrouble(Record, frozen=True):
     """One failed setup.
 
     `kind`: no-interface, no-name, port (in use), master (rank 0 is not reached), absent (ranks did not come), peer

@@ -11,7 +11,6 @@ People paste them behind an error to show that a package is there; the folders t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -55,8 +54,7 @@ _FOUND: Final = lazily(
 _THERE: Final = lazily(r"^(?P<package>[\w.-]+) is already installed with the same version as the provided wheel")
 
 
-@dataclass(frozen=True, slots=True)
-class PipLine(Record):
+class PipLine(Record, frozen=True):
     """One line. `kind`: command (a prompt with `pip install`), found (a package in a folder) or installed.
 
     `folder` is where the package was found, or the folder that the prompt shows ("" where it shows none); `wanted_by`

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.patterns import lazily
@@ -126,8 +127,7 @@ _RAY: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessExit(Record):
+class ProcessExit(Record, frozen=True):
     """One reported end. `signal` ("" if none), `code` (None if untold), who said it.
 
     `by`: `shell`, `interpreter` (faulthandler), `launcher`, `Ray`. `reason` is the text of faulthandler or Ray.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -38,8 +37,7 @@ _FRAME: Final = lazily(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P
 _ANOMALY: Final = lazily(r"Error detected in (?P<node>\w+)\. (?:Traceback of forward call|No forward pass information)")
 
 
-@dataclass(frozen=True, slots=True)
-class PythonWarning(Record):
+class PythonWarning(Record, frozen=True):
     """One warning: where it was raised, its text, and the frames quoted behind it.
 
     `node` is the autograd node of an anomaly report ("" otherwise).

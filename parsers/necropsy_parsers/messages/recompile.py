@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -55,8 +54,7 @@ _REASONS: Final = lazily(r"triggered by the following guard failure(?:\(s\))?:[ 
 _TUPLE_END: Final = lazily(r"""["']\)$""")
 
 
-@dataclass(frozen=True, slots=True)
-class Recompile(Record):
+class Recompile(Record, frozen=True):
     """A function is compiled again.
 
     `entries` are the failed guards of the compiled versions so far (the version used last first, eight at most);

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -61,8 +60,7 @@ _OPTION: Final = lazily(r"Limit type: (?P<a>\w+)|exceeding the (?P<b>\w+) cache 
 _VALUE: Final = lazily(r"currently set to (?P<limit>\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class RecompileLimit(Record):
+class RecompileLimit(Record, frozen=True):
     """The limit was hit.
 
     `form`: warning; function (the middle line of a torn warning, no claim by itself); exception (the run may not go

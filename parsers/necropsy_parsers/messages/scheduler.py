@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -162,8 +161,7 @@ _CLOUD: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobStop(Record):
+class JobStop(Record, frozen=True):
     """One stop.
 
     `kind`: time-limit, preempted, evicted, node-shutdown, node-failure, requeued, cancelled (by a command), interrupted

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -78,8 +77,7 @@ _VERSION: Final = lazily(r"PyTorch version:? (?P<a>\d+\.\d+[\w.+]*)|\btorch==(?P
 _RANK: Final = lazily(r"\b[Rr]ank (\d+)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting(Record):
+class Setting(Record, frozen=True):
     """One setting in force; the value is "" where only its name is told. `spoken_by` is the rank that says it."""
 
     name: str

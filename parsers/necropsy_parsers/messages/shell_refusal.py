@@ -9,7 +9,6 @@ run.sh: line 3: torchrun: command not found
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -49,8 +48,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShellRefusal(Record):
+class ShellRefusal(Record, frozen=True):
     """One refusal: the `path` or command, the `reason` in the system's words, who said it."""
 
     path: str

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -53,8 +52,7 @@ _PLACE: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolicShape(Record):
+class SymbolicShape(Record, frozen=True):
     """One step of reasoning about sizes. `kind`: symbol, guard, constant.
 
     A `symbol` stands for `source` and was `value` when it was created; a `guard` is an `expression` that must hold

@@ -10,7 +10,6 @@ Most recent call *first*, unlike tracebacks, and no comma before `in`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -27,8 +26,7 @@ _HEAD: Final = lazily(r"(?P<current>Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]
 _FRAME: Final = lazily(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+?)\s*$')
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadStack(Record):
+class ThreadStack(Record, frozen=True):
     """One thread's stack, outermost call first (turned round to match tracebacks)."""
 
     current: bool

@@ -10,7 +10,6 @@ device-side assertion.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -33,8 +32,7 @@ _LINE: Final = lazily(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TokenWindow(Record):
+class TokenWindow(Record, frozen=True):
     """One warning: tokens of the sequence, and tokens that the model has positions for."""
 
     length: int

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -60,8 +59,7 @@ _RANK: Final = ("num_", "step", "glob", "iter", "upda", "batc", "epoc")
 _COUNTED: Final = re.compile(r"number of nan iterations:\s*(?P<count>[1-9]\d*)")
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingValue(Record):
+class TrainingValue(Record, frozen=True):
     """One reported value: `name` as printed, `value` (NaN and infinities included), `step` if told."""
 
     name: str

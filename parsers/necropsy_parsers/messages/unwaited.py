@@ -10,7 +10,6 @@ torch/csrc/distributed/c10d/Work registry (`~WorkRegistry`), since 2.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -26,8 +25,7 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
 _LINE: Final = lazily(r"there (?:are|is) still (?P<count>\d+) unwaited collective calls?")
 
 
-@dataclass(frozen=True, slots=True)
-class Unwaited(Record):
+class Unwaited(Record, frozen=True):
     """torch's count of collectives without a wait when the process ended."""
 
     count: int

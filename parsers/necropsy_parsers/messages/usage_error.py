@@ -8,7 +8,6 @@ Key 'modle' is not in struct                                              (Hydra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -46,8 +45,7 @@ _CLICK: Final = lazily(
 _HYDRA: Final = lazily(r"(?P<program>)(?P<what>Could not override '[^']+'.*|Key '[^']+' is not in struct.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class UsageError(Record):
+class UsageError(Record, frozen=True):
     """One refusal: the program that refused, and what it said."""
 
     program: str

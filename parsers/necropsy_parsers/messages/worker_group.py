@@ -10,7 +10,6 @@ torch/distributed/elastic/agent/server/api.py and launcher/api.py, at log level 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -33,8 +32,7 @@ _JOINED: Final = lazily(r"Detected (?P<nodes>\d+) new nodes from group_rank=\d+;
 _LIMIT: Final = lazily(r"\s*max_restarts +: (?P<limit>\d+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerGroupEvent(Record):
+class WorkerGroupEvent(Record, frozen=True):
     """One event. `kind`: failed or joined (new nodes; the group will restart), limit (of restarts, as configured).
 
     `left` are the restarts left before this one, `limit` all that are allowed.

@@ -9,7 +9,6 @@ srun: Terminating StepId=88.0        srun: Job step aborted: Waiting up to 32 se
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.messages import Message
@@ -52,8 +51,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStopped(Record):
+class WorkerStopped(Record, frozen=True):
     """One stop: the process (None for all of a step), the signal sent ("" if untold), the launcher."""
 
     pid: int | None

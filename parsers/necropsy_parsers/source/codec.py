@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol, cast
+
+from msgspec import Struct
 
 _SLICE: Final = 1 << 10  # bytes given to zstd at once: four bytes can stand for a block of 128 KiB
 _XZ_MEMORY: Final = 512 << 20  # bytes; `xz -9` needs 65 MiB, a forged header asks for 4 GiB
@@ -34,8 +35,7 @@ class Decoder(Protocol):
         """Feed `data`; at most about `max_length` bytes come out, the rest at the next call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(Struct, frozen=True):
     """One compressed format: `starts` matches the beginning of a member."""
 
     title: str

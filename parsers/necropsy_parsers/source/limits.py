@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.source.notes import Note
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Where reading stops with a `source/limit` issue. Plain files have no limit.
 
     The two limits on expansion hold for each compressed source and each archive member,

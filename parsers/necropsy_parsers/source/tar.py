@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, Protocol, cast
+
+from msgspec import Struct
 
 from necropsy_parsers.source.archive import Archive, Reopen, Turn
 from necropsy_parsers.source.content import is_tar, unpack
@@ -30,8 +31,7 @@ _FORGED: Final = (ValueError, IndexError, KeyError, OverflowError, RecursionErro
 _ZEROS: Final = bytes(BLOCK)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(Struct, frozen=True):
     """Where a regular file lies in the archive: `parts` are (offset in the file, bytes) that are stored."""
 
     name: str

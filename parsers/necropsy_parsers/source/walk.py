@@ -6,10 +6,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.source.limits import Limits
@@ -21,8 +22,7 @@ _VENV: Final = "pyvenv.cfg"
 _PSEUDO: Final = ("/proc/", "/sys/", "/dev/")  # a link into these is no log: some files there have no end
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """One input to open. `path` is None for standard input; `pipe`: a named one, or a terminal."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.source.codec import BZIP2, DEFLATE, XZ, ZSTD, Codec
 from necropsy_parsers.source.decompress import Expander, Replay
@@ -23,8 +24,7 @@ _UTF8: Final = 0x800
 _IN_EXTRA: Final = 0xFFFFFFFF  # a size that did not fit; the extra field 1 has it
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A member's header. `stored` (bytes in the archive) and `crc` are None where they follow the data."""
 
     name: str

@@ -11,9 +11,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
+
+from msgspec import Struct
 
 from necropsy_parsers.records import Record
 from necropsy_parsers.torch_artifacts import Reads
@@ -29,8 +30,7 @@ class Tally(Protocol):
         """What was counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class TallyKind:
+class TallyKind(Struct, frozen=True):
     """A tally module, as found."""
 
     name: str

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
 from necropsy_parsers.torch_artifacts import Reads
@@ -52,8 +53,7 @@ MAX_FRAMES: Final = 8  # innermost frames kept of a node's stack
 Stack = tuple[Frame, ...]  # outermost first
 
 
-@dataclass(frozen=True, slots=True)
-class FusionRefusal(Record):
+class FusionRefusal(Record, frozen=True):
     """Refusals for one `reason` between two lines; `first` and `second` are stacks, empty where none is told.
 
     `detail` is the reason as printed for the first such pair, `nodes` that pair; `trivial` ones say nothing about
@@ -71,8 +71,7 @@ class FusionRefusal(Record):
     compile_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FusionSummary(Record):
+class FusionSummary(Record, frozen=True):
     """What the scheduler did in one input: graphs, pairs fused, pairs refused."""
 
     graphs: int
@@ -80,8 +79,7 @@ class FusionSummary(Record):
     refused: int
 
 
-@dataclass(slots=True)
-class _Pair:
+class _Pair(Struct):
     detail: str
     trivial: bool
     nodes: tuple[str, str]

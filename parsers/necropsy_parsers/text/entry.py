@@ -11,8 +11,10 @@ of several processes woven together come apart by their pid and rank.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from necropsy_parsers.messages import Message
 from necropsy_parsers.records import Anchor, Origin
@@ -50,8 +52,7 @@ def head_of(line: bytes, text: str) -> bytes:
     return line[: -len(data)] if data and line.endswith(data) else b""
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """An open entry: its first line's message, where it ends, its writer, the bytes of its head, its further lines.
 
     A `muted` one is passed over: so many alike ones were read that it is only counted.

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from necropsy_parsers.grammars.guard import Guard, parse
 from necropsy_parsers.records import Frame
@@ -31,8 +33,7 @@ _WHERE: Final = re.compile(r":(?P<line>\d+) in (?P<function><?[\w.]+>?)")
 _HINT: Final = re.compile(r"HINT: (.*?)\)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class GuardFailure:
+class GuardFailure(Struct, frozen=True):
     """A guard of one compiled version that did not hold.
 
     `entry` is the compiled version (`4/3`, "" before torch 2.5). `comment` is the line of code that made the guard, its
@@ -52,8 +53,7 @@ class GuardFailure:
         return parse(self.text)
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A reason that is being read."""
 
     parts: list[str]

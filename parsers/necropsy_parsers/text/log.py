@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages import Common, Message, MessageFormat, all_messages, kinds_of, read_all

@@ -8,8 +8,9 @@ restart_2/node-1.log                         attempt 2
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _ELASTIC: Final = re.compile(
     r"(?:^|[/\\])attempt_(?P<attempt>\d+)[/\\](?P<rank>\d+)[/\\](?:stdout|stderr|error)[\w.]*$"
@@ -25,8 +26,7 @@ _ATTEMPT: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """Rank and attempt of all lines that do not say otherwise."""
 
     rank: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from necropsy_parsers.records import Record
@@ -47,8 +46,7 @@ def is_error(text: str, level: str | None) -> bool:
     return (level or "").upper() in _ERROR_LEVELS or _ERROR_MARK.match(text) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class TextRun(Record):
+class TextRun(Record, frozen=True):
     """Consecutive plain lines of one writer.
 
     `lines` counts all of them, `ordinary` those that are neither blank nor teardown,

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.records import UNKNOWN, Origin
 from necropsy_parsers.text.stamp import CLOCKS, glog_stamp, parse_stamp, stamp_of
@@ -32,8 +34,7 @@ LEVELS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Peeled:
+class Peeled(Struct, frozen=True):
     """A line without its prefixes.
 
     `key` identifies the writer among woven lines; `headed` tells that a time, level or

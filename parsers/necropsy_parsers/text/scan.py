@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.text.quoted import counting
@@ -31,8 +32,7 @@ SAMPLES_LEAST: Final = 100
 LATER: Final = 2  # of chunks behind the first, half as many: a series keeps 128 values, and every NaN is read anyway
 
 
-@dataclass(frozen=True, slots=True)
-class RawLine:
+class RawLine(Struct, frozen=True):
     """A line as it stands in the text: byte offsets, 1-based number, bytes without LF.
 
     `hit` tells whether it holds a trigger; `sampled` that it is one of many of its kind.
@@ -46,8 +46,7 @@ class RawLine:
     sampled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Lines that nobody needs to look at: offsets, first line, how many, and the text of the last ones."""
 
     start: int

@@ -16,8 +16,9 @@ between. A traceback without an exception line, or without its start, is kept an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text import notebook
@@ -75,8 +76,7 @@ MAX_FOREIGN: Final = 12  # foreign lines tolerated between the lines of one trac
 MAX_FRAMES: Final = 2000
 
 
-@dataclass(slots=True)
-class Exc:
+class Exc(Struct):
     """One exception of a chain.
 
     `relation` says how it follows the one before it in the text: "" (first), `cause`
@@ -103,8 +103,7 @@ class Exc:
         return "\n".join([self.message, *self.detail]).rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class PythonTraceback(Record):
+class PythonTraceback(Record, frozen=True):
     """A traceback with its chain, in printed order.
 
     `kind`: `plain`, `thread` (Exception in thread), `ignored` (Exception ignored in),

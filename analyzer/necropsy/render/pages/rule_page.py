@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy.render.markdown import fence
 from necropsy.render.pages import MARK, cell, from_docstring
@@ -16,8 +17,7 @@ from necropsy.rule import HEADINGS, Rule, settings_of
 _UNDERLINE: Final = re.compile(r"[-=~^]{3,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A fixture of a rule: what it shows, and where it comes from."""
 
     folder: Path

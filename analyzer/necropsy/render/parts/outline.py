@@ -7,8 +7,10 @@ could not be judged, grouped by what would supply their evidence; then lost inpu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from necropsy_parsers.issues import DATA_LOSS, ERROR, NOTICE, ParseIssue
 
@@ -21,8 +23,7 @@ _ABOUT_INPUTS: Final = "INP"  # the family of rules that judge the inputs, not t
 _QUOTED: Final = 3  # lines of a quoted statement
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """Findings that read the same but for the rank: shown as one line."""
 
     first: Finding
@@ -30,16 +31,14 @@ class Fold:
     count: int
 
 
-@dataclass(slots=True)
-class Story:
+class Story(Struct):
     """A root cause and what follows from it."""
 
     root: Finding
     followers: list[Finding] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Rules that miss the same evidence, and what would supply it."""
 
     supply: str
@@ -47,8 +46,7 @@ class Gap:
     rules: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(Struct, frozen=True):
     """A numbered source line; `digits` is the width of the widest number."""
 
     number: int
@@ -60,8 +58,7 @@ class SourceRow:
 _UNKNOWN: Final = "text/unknown-error"
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     """What to tell, in order.
 
     `orphans` follow from a cause that is not in the report. `inputs` are findings about

@@ -7,9 +7,10 @@ also ends in `C++ compile error`. Wordings are from torch 2.1 to 2.13, Triton 2.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy.finding import Confidence, Fix
 from necropsy.rules.compile._failure_fixes import (
@@ -40,8 +41,7 @@ PROGRAM: Final = "program"
 TORCH: Final = "torch"
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """A wording and its meaning.
 
     `says` is a clause in which `{name}` stands for the pattern's groups; `side` tells whose

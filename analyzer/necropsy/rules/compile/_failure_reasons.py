@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.messages.compile_failure import CompileFailure
 from necropsy_parsers.patterns import lazily
@@ -31,8 +32,7 @@ BACKEND: Final = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why: a clause for the finding's sentence, whose side it is on, what helps.
 
     `exact` tells that the innermost line of the traceback is the one to change.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import replace
+
+from necropsy_parsers.grammars.guard import shown
+from necropsy_parsers.grammars.symbolic import asked
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.setting import Setting
 from necropsy_parsers.patterns import lazily
@@ -119,6 +122,8 @@ def change(story: Story) -> str:
     failure = story.failure
     if failure is not None and failure.guard.kind in _UNSAID:
         return ""
+    if words := asked_of(story):
+        return f" (compiled for {words}{f'; now {story.now}' if story.now else ''})"
     values = [one_line(v, 30) for v in story.values]
     if len(values) > 6:
         values = [*values[:4], "...", values[-1]]
@@ -127,9 +132,21 @@ def change(story: Story) -> str:
     return f" ({' -> '.join(values)})" if len(values) > 1 else f" (compiled for {values[0]})" if values else ""
 
 
+def asked_of(story: Story) -> str:
+    """What the compiled version asks of a size that has become dynamic, in words: "multiples of 8"."""
+    failure = story.failure
+    if failure is None or failure.guard.kind != "size" or failure.guard.raw.startswith("tensor '"):
+        return ""
+    told = asked(failure.guard.raw)
+    if told is None or told.only is not None:
+        return ""
+    other = re.fullmatch(r"(?P<words>.*?)(?P<size>\S+)\.size\(\)\[(?P<dim>\d+)\]", told.words)
+    return f"{other['words']}dimension {other['dim']} of {shown(other['size'])}" if other else told.words
+
+
 def code_of(story: Story) -> tuple[Place, ...]:
-    """The line of the cause, then the function that is compiled."""
-    found = [p for p in (story.place, story.header) if p is not None]
+    """The line of the cause, then where the size entered, then the function that is compiled."""
+    found = [p for p in (story.place, story.entered, story.header) if p is not None]
     unique = {(p.file, p.line): p for p in reversed(found)}
     return tuple(reversed(unique.values()))[:MAX_PLACES]
 
@@ -204,8 +221,10 @@ def fixes(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
             else Fix("Log all reasons", "env", "safe", "TORCH_LOGS=recompiles ..."),
         )
     guard = failure.guard
+    if guard.kind == "size" and story.fixed is not None:
+        return _fixed(story)
     if guard.kind == "size":
-        return _size(story, known)
+        return _asked(story) if asked_of(story) and not _zero_one(story) else _size(story, known)
     if is_int_attribute(story):
         return _attribute(story, known)
     name = _named(story)
@@ -245,6 +264,31 @@ def fixes(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
         guard.kind, "Make what the guard compares the same on every call, or move it out of the compiled function"
     )
     return (Fix(text, "code"),)
+
+
+def _fixed(story: Story) -> tuple[Fix, ...]:
+    return (
+        Fix(
+            "Let the size stay a size on that line: it is used there as a Python number (a loop over range(), int(), a "
+            "comparison, a constant of the same size), so that each value is compiled by itself. mark_dynamic alone "
+            "would turn this into an error",
+            "code",
+        ),
+        Fix("Pad or bucket the inputs to a few sizes", "code"),
+    )
+
+
+def _asked(story: Story) -> tuple[Fix, ...]:
+    """The size is dynamic already; what is asked of it makes the versions."""
+    words, text = asked_of(story), quoted(story)
+    where = f":{text}" if text else ""
+    return (
+        Fix(
+            f"The size is dynamic already; one version holds for {words}, another for the rest{where}. Decide that "
+            "outside the compiled function, or pad so that it comes out alike on every call",
+            "code",
+        ),
+    )
 
 
 def _size(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:

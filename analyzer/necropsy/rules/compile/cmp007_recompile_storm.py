@@ -9,7 +9,8 @@ Why it happens
     changing length, train and eval in turn, functions created in the loop.
 
 How to confirm
-    `TORCH_LOGS=recompiles` lists each recompilation with the guard that failed.
+    `TORCH_LOGS=recompiles` lists each recompilation with the guard that failed; with `dynamic`
+    besides, also the line that a changing size comes from.
 
 How to fix
     See the finding: the remedy depends on what changes. Sizes: `mark_dynamic`, dynamic=True,
@@ -17,8 +18,9 @@ How to fix
 
 Limits
     torch makes a size dynamic after its first change; a single recompilation for it is a note. The
-    guard's line is where the value is used first, not where it was made; a tensor's size names
-    the function only.
+    guard's line is where the value is used first, not where it was made. A tensor's size names
+    the function only, unless the log tells more: `TORCH_LOGS=recompiles,dynamic` where the size
+    entered and which line allows it one value only, `TORCH_LOGS=recompiles,guards` the former.
 
 References
     - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
@@ -28,22 +30,25 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from necropsy.claim import event_of, from_exception, from_record
 from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.input_guards import InputGuards
 from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import Recompiles
 from necropsy.evidence.settings import Settings
+from necropsy.evidence.shape_guards import ShapeGuards
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.provenance.recompiles import Story, stories
+from necropsy.provenance.sizes import SizeLines
 from necropsy.rule import rule
 from necropsy.rules.compile import _recompiles as say
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """When recompilations are a warning, and how many single ones are told as notes.
 
     `recompilations`: of one function in one process; `pieces`: in one process over all functions (a graph break cuts
@@ -62,10 +67,12 @@ def check(
     exceptions: Exceptions,
     compiles: Compiles,
     settings: Settings,
+    shapes: ShapeGuards,
+    inputs: InputGuards,
     thresholds: Thresholds,
 ) -> Iterator[Finding]:
     """One finding a cause; where the limit was hit CMP008 tells it, of integer attributes CMP009."""
-    told = stories(recompiles, limits)
+    told = stories(recompiles, limits, SizeLines(shapes, inputs))
     known = say.versions(told, settings)
     quiet: list[Story] = []
     for story in told:
@@ -116,17 +123,24 @@ def _message(story: Story, severity: Severity) -> str:
         return f"{say.functions(story)} recompiled {most} times; the log does not tell which guards failed."
     size = failure.guard.kind == "size"
     if severity is Severity.NOTE:
-        end = "; torch makes a size dynamic after its first change" if size and failure.guard.actual else ""
+        end = "; torch makes a size dynamic after its first change" if _static(story) else ""
         return f"{say.functions(story)} recompiled once because {why}{end}."
     if most > 1:
         end = "every new size is compiled again" if size else "each new value is compiled again"
-        static = (
-            "; that it did not become dynamic shows dynamic=False or a size fixed by code" if size and most > 2 else ""
-        )
-        return f"{say.functions(story)} recompiled {most} times because {why}: {end}{static}."
+        if story.fixed is not None:
+            end = "this line allows one value only, so that every new size is compiled again"
+        elif _static(story) and most > 2:
+            end += "; that it did not become dynamic shows dynamic=False or a size fixed by code"
+        return f"{say.functions(story)} recompiled {most} times because {why}: {end}."
     return (
         f"{pieces} compiled pieces ({say.functions(story)}) recompiled because {why}: the step waited for all of them."
     )
+
+
+def _static(story: Story) -> bool:
+    """Whether versions for one size each met others."""
+    failure = story.failure
+    return failure is not None and failure.guard.kind == "size" and bool(failure.guard.actual)
 
 
 def _forbidden(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> Iterator[Finding]:

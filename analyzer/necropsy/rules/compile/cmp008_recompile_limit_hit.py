@@ -35,21 +35,29 @@ from necropsy_parsers.messages.recompile_limit import RecompileLimit
 
 from necropsy.claim import event_of, from_exception, from_record, one_line
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
+from necropsy.evidence.input_guards import InputGuards
 from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import Recompiles
 from necropsy.evidence.settings import Settings
+from necropsy.evidence.shape_guards import ShapeGuards
 from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.provenance.recompiles import Story, failure_of, stories
+from necropsy.provenance.sizes import SizeLines
 from necropsy.rule import rule
 from necropsy.rules.compile import _recompiles as say
 
 
 @rule("CMP008", "recompile-limit-hit", Severity.ERROR, aliases=("cache-size-limit",))
 def check(
-    limits: RecompileLimits, recompiles: Recompiles, exceptions: Exceptions, settings: Settings
+    limits: RecompileLimits,
+    recompiles: Recompiles,
+    exceptions: Exceptions,
+    settings: Settings,
+    shapes: ShapeGuards,
+    inputs: InputGuards,
 ) -> Iterator[Finding]:
     """One finding a cause, with the history of its recompilations."""
-    told = stories(recompiles, limits)
+    told = stories(recompiles, limits, SizeLines(shapes, inputs))
     known = say.versions(told, settings)
     for story in told:
         if story.limits:

@@ -27,21 +27,24 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from necropsy.claim import from_record
 from necropsy.evidence.compiles import Compiles
+from necropsy.evidence.input_guards import InputGuards
 from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import Recompiles
 from necropsy.evidence.settings import Settings
+from necropsy.evidence.shape_guards import ShapeGuards
 from necropsy.finding import Finding, Severity
 from necropsy.provenance.recompiles import Story, stories
+from necropsy.provenance.sizes import SizeLines
 from necropsy.rule import rule
 from necropsy.rules.compile import _recompiles as say
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """Recompilations of one function from which it is a warning."""
 
     recompilations: int = 2
@@ -53,10 +56,12 @@ def check(
     limits: RecompileLimits,
     compiles: Compiles,
     settings: Settings,
+    shapes: ShapeGuards,
+    inputs: InputGuards,
     thresholds: Thresholds,
 ) -> Iterator[Finding]:
     """One finding an attribute; where the limit was hit CMP008 tells it."""
-    told = stories(recompiles, limits)
+    told = stories(recompiles, limits, SizeLines(shapes, inputs))
     known = say.versions(told, settings)
     for story in told:
         if story.rows and not story.limits and say.is_int_attribute(story):

@@ -31,8 +31,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.compile_step import CompileStep
 from necropsy_parsers.records import Record
@@ -45,8 +46,7 @@ from necropsy.provenance.frames import is_library
 from necropsy.rule import rule
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """`seconds` and `share` of the time that the log covers, from which compiling is worth a warning.
 
     A first compilation of a minute is common for models of today; both are choices of this

@@ -36,8 +36,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.cudagraph import CudagraphNotice, CudagraphSkip
 from necropsy_parsers.records import Frame
@@ -63,8 +64,7 @@ _OUTSIDE: Final = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """What a kind of reason means: a clause after "CUDA graphs are skipped: ", what to do, whether splitting helps."""
 
     clause: str

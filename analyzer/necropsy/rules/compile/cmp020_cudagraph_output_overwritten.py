@@ -35,8 +35,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.cudagraph import CudagraphOverwrite
 from necropsy_parsers.patterns import lazily

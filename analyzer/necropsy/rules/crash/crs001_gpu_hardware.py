@@ -32,8 +32,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.driver_error import DriverError
 from necropsy_parsers.patterns import lazily
@@ -67,8 +68,7 @@ _SAYS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(Struct, frozen=True):
     """An error with its meaning."""
 
     error: DriverError

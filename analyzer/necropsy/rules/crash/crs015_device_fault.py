@@ -33,8 +33,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.cuda_error import CudaError
 from necropsy_parsers.messages.device_assert import DeviceAssert

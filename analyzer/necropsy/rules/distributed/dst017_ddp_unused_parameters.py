@@ -28,7 +28,8 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.ddp_error import DdpError
 

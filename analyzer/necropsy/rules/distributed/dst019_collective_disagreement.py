@@ -28,8 +28,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from necropsy_parsers.messages.ddp_error import DdpError
 
@@ -66,8 +67,7 @@ def _difference(calls: Sequence[Call]) -> str:
     return "tensor shapes" if a[3] != b[3] else "tensor types" if a[4] != b[4] else "sequence numbers"
 
 
-@dataclass(slots=True)
-class _Disagreement:
+class _Disagreement(Struct):
     """What several ranks say about one point: their errors with the exceptions that said them."""
 
     told: list[tuple[DdpError, ExceptionRow]] = field(default_factory=list)

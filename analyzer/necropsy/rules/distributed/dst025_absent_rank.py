@@ -37,8 +37,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from necropsy.conditions import PEER_ABSENT, PROCESS_DIED
 from necropsy.evidence._flight_blame import CIRCLE, GPU, HOST, INCOMPLETE, NO_DUMP, STUCK, Blame
@@ -74,8 +75,7 @@ _FIXES: Final[dict[str, tuple[Fix, ...]]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """What one kind of blame says."""
 
     message: str

@@ -35,8 +35,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.records import Frame
 from necropsy_parsers.tallies.fusion import FusionRefusal
@@ -49,8 +50,7 @@ from necropsy.provenance.frames import place_of
 from necropsy.rule import rule
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """`pairs`: how many pairs of lines are listed; the rest is counted."""
 
     pairs: int = 5

@@ -34,8 +34,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.device_memory import OutOfDeviceMemory
 
@@ -50,8 +51,7 @@ from necropsy.rule import rule
 from necropsy.units import human_bytes, percent
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """`fragmented_share`: unallocated part of what torch reserved, from which fragmentation is named.
 
     It also needs more bytes unallocated than were asked for. The founding article's alert
@@ -94,8 +94,7 @@ _SIZE: Final = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What the arithmetic says: `kind`, a clause for the message, confidence, fixes."""
 
     kind: str

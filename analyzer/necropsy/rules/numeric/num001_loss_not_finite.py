@@ -31,9 +31,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy_parsers.messages.training_value import TrainingValue
 
@@ -45,8 +47,7 @@ from necropsy.finding import Confidence, Fact, Finding, Fix, Place, Related, Rol
 from necropsy.rule import rule
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """`spike`: factor over the median of the values before, from which a loss that stays there has diverged.
 
     3 is used by NVRx and Denpex for a spike; a divergence must also hold for the last

@@ -26,8 +26,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from necropsy_parsers.messages.loss_scale import LossScale
 
@@ -40,8 +41,7 @@ from necropsy.provenance.frames import is_library
 from necropsy.rule import rule
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """`falls`: halvings in a row from which the scale has collapsed.
 
     torch starts at 65536 and needs up to about ten halvings to find a scale that fits
