@@ -62,7 +62,7 @@ GUARDS: dict[str, tuple[str, str, int | None, str, str, str]] = {
     "x.size()[0] == y.size()[1]": ("size", "x", 0, "==", "y.size()[1]", ""),
     "Eq(s0, 8)": ("size", "s0", None, "==", "8", ""),
     "Ne(Mod(s0, 8), 0)": ("size", "Mod(s0, 8)", None, "!=", "0", ""),
-    "8*x.size()[0] < 4096": ("size", "8*x.size()[0]", None, "<", "4096", ""),
+    "8*x.size()[0] < 4096": ("size", "x", 0, "<", "4096", ""),
     "str(L['x'].dtype) == 'torch.float32'": ("dtype", "x", None, "==", "torch.float32", ""),
     "___check_type_id(L['y'], 1234)": ("type", "y", None, "", "", ""),
     "___check_type_id(s, 94), type=<class 'list'>": ("type", "s", None, "", "list", ""),

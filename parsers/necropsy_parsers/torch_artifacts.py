@@ -35,13 +35,15 @@ ARTIFACTS: Final = {name: release for release, names in _REGISTERED.items() for 
 class Reads(Struct, frozen=True):
     """What a module reads of an artifact, from release `since` to `until` ("" for the newest).
 
-    `artifact` is "" for lines that torch's compiler prints without one; `what` names the fields.
+    `artifact` is "" for lines that torch's compiler prints without one; `what` names the fields. One that `quotes`
+    programs line by line may hold any word: a traceback in it is none.
     """
 
     artifact: str
     since: str
     what: str
     until: str = ""
+    quotes: bool = False
 
     def covers(self, release: str) -> bool:
         """Whether it reads what that release prints."""

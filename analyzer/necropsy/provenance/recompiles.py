@@ -128,7 +128,9 @@ class Story(Struct, dict=True):
             failure = failure_of(row)
             if failure is not None and failure.guard.kind in ("size", "stride"):
                 dim = failure.guard.dim
-                if (found := ask(cast("SizeLines", self.sizes), row, failure.guard.source, dim, self.known)) is not None:
+                if (
+                    found := ask(cast("SizeLines", self.sizes), row, failure.guard.source, dim, self.known)
+                ) is not None:
                     return found
         return None
 
@@ -248,7 +250,9 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
         yield ("state", guard.source)
     elif guard.source.endswith(".training"):
         yield ("training",)
-    if (kind in ("value", "length", "keys", "type", "identity") or guard.term) and (place := guard_place(failure, known)) is not None:
+    if (kind in ("value", "length", "keys", "type", "identity") or guard.term) and (
+        place := guard_place(failure, known)
+    ) is not None:
         yield ("line", kind, subject[1].rpartition(".")[2], place.file, place.line)
 
 

@@ -65,7 +65,8 @@ class LogReader:
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
-        self._artifacts = {r.artifact for kind in all_messages() for r in kind.reads}  # "" for lines without one
+        # Those in which a traceback is one; "" for lines without any.
+        self._artifacts = {r.artifact for kind in all_messages() for r in kind.reads if not r.quotes}
         self._scanner = Scanner(
             sorted(triggers | compilers), name, issues, self._busy, compilers, input_number(first_seq)
         )
