@@ -124,9 +124,10 @@ class Story(Struct, dict=True):
         return self._of_size(SizeLines.fixed)
 
     def _of_size(self, ask: Callable[[SizeLines, Row, str, int | None, Iterable[str]], Place | None]) -> Place | None:
+        lead = header_key(self.lead)  # what a function calls, and what resumes it, got the size from it
         for row in self._speaking() if self.sizes is not None else ():
             failure = failure_of(row)
-            if failure is not None and failure.guard.kind in ("size", "stride"):
+            if failure is not None and failure.guard.kind in ("size", "stride") and header_key(row) == lead:
                 dim = failure.guard.dim
                 if (
                     found := ask(cast("SizeLines", self.sizes), row, failure.guard.source, dim, self.known)

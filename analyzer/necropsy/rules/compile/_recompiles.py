@@ -155,7 +155,8 @@ def quoted(story: Story) -> str:
     """` at \\`self.steps += 1\\``, where the log quotes the line."""
     place = story.place
     text = re.sub(r"\s{2,}#[^\"']*$", "", place.text) if place is not None else ""
-    return f" at `{one_line(text, 80)}`" if text else ""
+    at = ", first used at" if place is story.entered else " at"
+    return f"{at} `{one_line(text, 80)}`" if text else ""
 
 
 def functions(story: Story) -> str:
@@ -280,11 +281,9 @@ def _fixed(story: Story) -> tuple[Fix, ...]:
 
 def _asked(story: Story) -> tuple[Fix, ...]:
     """The size is dynamic already; what is asked of it makes the versions."""
-    words, text = asked_of(story), quoted(story)
-    where = f":{text}" if text else ""
     return (
         Fix(
-            f"The size is dynamic already; one version holds for {words}, another for the rest{where}. Decide that "
+            f"The size is dynamic already; one version holds for {asked_of(story)}, another for the rest. Decide that "
             "outside the compiled function, or pad so that it comes out alike on every call",
             "code",
         ),
