@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict
+from msgspec import to_builtins
 
 from necropsy_parsers.records import UNKNOWN
 from necropsy_parsers.text.prefix import Peeler
@@ -13,7 +13,7 @@ from necropsy_parsers.text.prefix import Peeler
 
 def told(line: str) -> dict[str, Any]:
     """What a line's prefixes tell."""
-    origin = asdict(Peeler().peel(line).origin)
+    origin = to_builtins(Peeler().peel(line).origin)
     stamp = origin.pop("time")
     found = {k: v for k, v in origin.items() if v not in (None, "")}
     return {**found, "time": stamp["text"]} if stamp else found

@@ -1,0 +1,1 @@
+"""Rules about launches and idle time of the device."""

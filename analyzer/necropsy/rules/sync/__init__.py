@@ -1,0 +1,1 @@
+"""Rules about waits of the host for the device."""

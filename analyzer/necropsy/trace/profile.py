@@ -1,0 +1,223 @@
+"""A trace ready to be judged: its steps, where they went, and the traps that forbid judgements.
+
+Rules receive the `Traces` table, ask it for `profiles`, and each profile for columns,
+links and groups. All costs are of the judged steps only, so that shares are of their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from necropsy_parsers.records import Anchor, Origin
+from necropsy_parsers.trace.columns import Columns
+from necropsy_parsers.trace.model import Trace
+
+from necropsy.finding import Place
+from necropsy.trace.activity import HostActivity
+from necropsy.trace.nesting import NONE
+from necropsy.trace.partition import Partition, partition_of
+from necropsy.trace.rank import Mask, RankTrace, Rows
+from necropsy.trace.steps import Steps, steps_of
+
+GRAPH_LAUNCHES: Final = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+STREAM_CAPTURES: Final = ("cudaStreamBeginCapture", "hipStreamBeginCapture")
+REPLAYED: Final = 0.2  # of the device's time from which a trace is one of replays
+
+# Steps shorter than this part of the median are what a recording cut.
+WHOLE: Final = 0.5
+
+
+class Site(Struct, frozen=True):
+    """A user's function and what was seen in it: rows of some kind, their number and their nanoseconds.
+
+    `place` is None where no Python frame of the user's was recorded.
+    """
+
+    place: Place | None
+    rows: Rows
+    ns: int
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+
+class Profile:
+    """One process's trace: links (`rank`), steps, partition, host activity."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.rank = RankTrace(trace)
+        self.trace = trace
+        self.input = trace.anchor.input
+        self.origin: Origin = trace.origin
+        self.seq = trace.seq
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank as a finding carries it."""
+        return () if self.origin.rank is None else (self.origin.rank,)
+
+    def anchor(self, text: str = "") -> Anchor:
+        """The trace as evidence, with what to look for in it."""
+        return Anchor(self.input, 0, 0, 1, text)
+
+    # -- steps ----------------------------------------------------------------
+
+    @cached_property
+    def all_steps(self) -> Steps:
+        """Every step, those that the recording cut included."""
+        return steps_of(self.rank)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps that are judged: without those far shorter than the median, which the recording cut."""
+        steps = self.all_steps
+        if len(steps) < 2:
+            return steps
+        whole = steps.length >= WHOLE * float(np.median(steps.length))
+        return Steps(steps.start[whole], steps.end[whole], steps.number[whole], steps.how, steps.word)
+
+    @cached_property
+    def activity(self) -> HostActivity:
+        """What the host did."""
+        return HostActivity(self.rank)
+
+    @cached_property
+    def partition(self) -> Partition:
+        """Where the judged steps went."""
+        return partition_of(self.rank, self.steps, self.activity)
+
+    @property
+    def judged(self) -> int:
+        """Nanoseconds of the judged steps."""
+        return self.steps.total
+
+    def share(self, ns: int | float) -> float:
+        """Part of the judged steps' time."""
+        return float(ns) / self.judged if self.judged else 0.0
+
+    def per_step(self, amount: int | float) -> float:
+        """An amount of all judged steps for one of them."""
+        return float(amount) / max(1, len(self.steps))
+
+    def in_steps(self, times: Rows) -> Mask:
+        """Which times lie in judged steps."""
+        return self.steps.of(times) >= 0
+
+    @property
+    def step_word(self) -> str:
+        """`step` or, where there are none, `profiled window`."""
+        return "profiled window" if self.steps.how == "window" else "step"
+
+    # -- traps ----------------------------------------------------------------
+
+    @cached_property
+    def cpu_only(self) -> bool:
+        """Whether no work of a device was recorded."""
+        return not self.rank.has_gpu
+
+    @cached_property
+    def graph_launches(self) -> Rows:
+        """Rows of the calls that replay a CUDA graph."""
+        return np.flatnonzero(self.rank.where(self.rank.calls, GRAPH_LAUNCHES))
+
+    @cached_property
+    def captures(self) -> int:
+        """How many CUDA graphs were captured while the profiler ran."""
+        return int(self.rank.where(self.rank.calls, STREAM_CAPTURES).sum())
+
+    @cached_property
+    def replayed(self) -> float:
+        """Part of the device's time that replayed CUDA graphs take (recorded kernels of replays only)."""
+        r = self.rank
+        total = part = 0
+        for work in (r.kernels, r.copies, r.memsets):
+            if not len(work):
+                continue
+            length = work["end"] - work["start"]
+            replay = np.isin(r.launch_of(work), self.graph_launches) if len(self.graph_launches) else None
+            total += int(length.sum())
+            part += int(length[replay].sum()) if replay is not None else 0
+        return part / total if total else 0.0
+
+    @cached_property
+    def graphs(self) -> bool:
+        """Whether replays are so much of the trace that idle time and launches say nothing about the program.
+
+        Profilers record a replay's kernels incompletely, and its one launch for all of
+        them: false idle and false launch counts (TraceLens#728, HolisticTraceAnalysis#290).
+        """
+        return self.replayed >= REPLAYED or (len(self.graph_launches) > 0 and self.captures > 0)
+
+    # -- groups ---------------------------------------------------------------
+
+    def place(self, frame: int, how: str = "profiler") -> Place | None:
+        """A Python frame as a place: the function, since a trace tells only where it begins."""
+        if frame < 0:
+            return None
+        name = self.rank.frame_names[int(self.rank.frames["name"][frame])]
+        return Place(name.file, name.line, None, name.function, "", "function", how)
+
+    def sites(self, frames: Rows, rows: Rows, ns: Rows) -> list[Site]:
+        """Rows grouped by the user's function, most nanoseconds first.
+
+        `frames` are rows of the user's frames (-1: none), `rows` what to keep, `ns` the
+        weight; all of the same length.
+        """
+        names = np.where(
+            frames >= 0, self.rank.frames["name"][np.maximum(frames, 0)] if len(self.rank.frames) else 0, NONE
+        )
+        found = []
+        for name in np.unique(names):
+            mine = names == name
+            first = int(frames[np.flatnonzero(mine)[0]])
+            found.append(Site(self.place(first), rows[mine], int(ns[mine].sum())))
+        return sorted(found, key=lambda s: -s.ns)
+
+    def work_sites(self, work: Columns, mask: Mask) -> list[Site]:
+        """GPU work (kernels, copies) grouped by the user's function that submitted it."""
+        rows = np.flatnonzero(mask)
+        part = work.take(rows)
+        frames = self.rank.user_frame_of_ops(self.rank.op_of(part))
+        lost = np.flatnonzero(frames < 0)
+        if len(lost):
+            frames[lost] = self.rank.user_frame_of_calls(self.rank.launch_of(part.take(lost)))
+        return self.sites(frames, rows, part["end"] - part["start"])
+
+    def op_sites(self, mask: Mask) -> list[Site]:
+        """Operators grouped by the user's function that called them."""
+        rows = np.flatnonzero(mask)
+        length = self.rank.ops["end"][rows] - self.rank.ops["start"][rows]
+        return self.sites(self.rank.user_frame_of_ops(rows), rows, length)
+
+    def call_sites(self, mask: Mask) -> list[Site]:
+        """Calls of the runtime grouped by the user's function that led to them."""
+        rows = np.flatnonzero(mask)
+        length = self.rank.calls["end"][rows] - self.rank.calls["start"][rows]
+        return self.sites(self.rank.user_frame_of_calls(rows), rows, length)
+
+    def top_names(self, columns: Columns, rows: Rows, most: int = 3) -> list[str]:
+        """The commonest names of rows, by time."""
+        if not len(rows):
+            return []
+        names, inverse = np.unique(columns["name"][rows], return_inverse=True)
+        weight = np.bincount(inverse, weights=(columns["end"] - columns["start"])[rows] + 1.0)
+        return [self.trace.names[int(names[i])] for i in np.argsort(-weight)[:most]]
+
+
+def profiles_of(traces: Sequence[Any]) -> list[Profile]:
+    """Profiles in order of rank, those without one last."""
+    made = [Profile(t) for t in traces]
+    return sorted(made, key=lambda p: (p.origin.rank is None, p.origin.rank or 0, p.seq))
+
+
+def milliseconds(values: NDArray[Any]) -> list[float]:
+    """Ns as ms, rounded for people."""
+    return [round(float(v) / 1e6, 3) for v in values]

@@ -1,0 +1,120 @@
+"""Columns that grow piece by piece, and go to a temporary file when they are many."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+SPILL_BEYOND: Final = 48 << 20  # bytes of all columns of a trace kept in memory
+
+
+class Columns:
+    """The finished columns of one kind: `columns["start"]`, and `len(columns)` rows."""
+
+    def __init__(self, arrays: Mapping[str, Array], length: int) -> None:
+        self.arrays = dict(arrays)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, column: str) -> Array:
+        return self.arrays[column]
+
+    def take(self, rows: Array) -> Columns:
+        """Some of the rows, in memory."""
+        length = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
+        return Columns({k: np.asarray(v[rows]) for k, v in self.arrays.items()}, length)
+
+
+class _Column:
+    """Pieces of one column; once spilled, a file that later pieces are added to."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = np.dtype(dtype)
+        self.pieces: list[Array] = []
+        self.file: IO[bytes] | None = None
+        self.length = 0
+
+    def add(self, values: Array) -> int:
+        """Bytes that the piece takes in memory."""
+        piece = np.ascontiguousarray(values, self.dtype)
+        self.length += len(piece)
+        if self.file is not None:
+            self.file.write(piece.tobytes())
+            return 0
+        self.pieces.append(piece)
+        return piece.nbytes
+
+    def spill(self) -> None:
+        """Move what is in memory to a file without a name; raises OSError where none can be made."""
+        if self.file is None:
+            self.file = tempfile.TemporaryFile(prefix="necropsy-")  # noqa: SIM115 (lives as long as its array)
+            for piece in self.pieces:
+                self.file.write(piece.tobytes())
+            self.pieces = []
+
+    def finished(self) -> Array:
+        """The whole column; a spilled one is mapped, not read."""
+        if self.file is not None and self.length:
+            self.file.flush()
+            return np.memmap(self.file, self.dtype, "r", shape=(self.length,))
+        return np.concatenate(self.pieces) if self.pieces else np.empty(0, self.dtype)
+
+
+class Store:
+    """The growing columns of all kinds of a trace.
+
+    `limit` is the size in bytes beyond which they are spilled: a trace of 1 GB has some
+    300 MB of columns, of which an analysis reads a part at a time.
+    """
+
+    def __init__(self, limit: int = SPILL_BEYOND) -> None:
+        self._kinds: dict[str, dict[str, _Column]] = {}
+        self._bytes = 0
+        self._limit = limit
+        self._spilled = False
+
+    def add(self, kind: str, values: Mapping[str, Array]) -> None:
+        """Append rows to a kind; each call gives the same columns."""
+        columns = self._kinds.setdefault(kind, {})
+        for name, array in values.items():
+            if name not in columns:
+                columns[name] = _Column(_narrow(name, array))
+                if self._spilled:
+                    self._spill(columns[name])
+            self._bytes += columns[name].add(array)
+        if self._bytes > self._limit and not self._spilled:
+            self._spilled = True
+            for kept in self._kinds.values():
+                for column in kept.values():
+                    self._spill(column)
+            self._bytes = 0
+
+    def _spill(self, column: _Column) -> None:
+        # A full or read-only disk: the column stays in memory, which costs more but loses nothing.
+        with contextlib.suppress(OSError):
+            column.spill()
+
+    def finished(self) -> dict[str, Columns]:
+        """Kind -> columns."""
+        found = {}
+        for kind, columns in self._kinds.items():
+            length = next(iter(columns.values())).length
+            found[kind] = Columns({name: c.finished() for name, c in columns.items()}, length)
+        return found
+
+
+_NARROW: Final = frozenset({"name", "process", "thread", "device", "registers", "shared", "occupancy", "group_size"})
+
+
+def _narrow(name: str, array: Array) -> str:
+    """32 bits where they are enough: indexes, and numbers that hardware bounds."""
+    return "i4" if name in _NARROW or array.dtype == np.int32 else "i8"
