@@ -11,6 +11,7 @@ from tests.support.reading import read
 
 from necropsy_parsers.messages.compile_step import CompileStep
 from necropsy_parsers.messages.graph_break import GraphBreak
+from necropsy_parsers.tallies import fusion
 from necropsy_parsers.tallies.fusion import FusionRefusal, Tally
 from necropsy_parsers.text.plain import TextRun
 from necropsy_parsers.text.search import Search, _database
@@ -165,6 +166,18 @@ def test_equal_refusals_are_one_row_with_a_count() -> None:
     nodes = NODE.format(pid=7, n=1, line=11) + NODE.format(pid=7, n=2, line=22)
     (found,) = refusals(nodes + REFUSED.format(pid=7, a=1, b=2) * 40)
     assert found.count == 40
+
+
+def test_the_trivial_ones_among_many_are_counted_by_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = NODE.format(pid=7, n=1, line=11) + NODE.format(pid=7, n=2, line=22)
+    refused = REFUSED.format(pid=7, a=1, b=2)
+    trivial = refused.replace("memory deps did not match", "no shared data")
+    chunk = nodes + trivial * 300 + refused + trivial.replace("data", "data at all") + trivial.replace("op2", "op3")
+    each = refusals(*[chunk] * 3)
+    monkeypatch.setattr(fusion, "ONE_BY_ONE", 100)
+    monkeypatch.setattr(fusion, "ASKED", 10)
+    assert refusals(*[chunk] * 3) == each
+    assert sorted(row.count for row in each) == [3, 3, 903]
 
 
 # -- search -----------------------------------------------------------------------

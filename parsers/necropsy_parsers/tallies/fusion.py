@@ -13,6 +13,7 @@ thousands of lines a graph, hence a tally. Node names begin anew with each graph
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,6 +33,12 @@ _LINE: Final = re.compile(
     rb"__fusion(?:\]|: \[\w+\]) (?:cannot fuse (?P<first>\S+) with (?P<second>\S+): (?P<reason>[^\n]+)"
     rb"|(?P<fused>fusing )|===== attempting fusion \((?P<round>\d+)/)"
 )
+# The same for counting only: why, `fusing `, or the round. Candidates stand behind two more blanks.
+_SAID: Final = re.compile(
+    rb"__fusion(?:\]|: \[\w+\]) (?:cannot fuse \S+ with \S+: |(?=fusing |=====))"
+    rb"(fusing |===== attempting fusion \(\d+/|[^\n]+)"
+)
+_FIRST_ROUND: Final = b"===== attempting fusion (1/"
 _HEAD: Final = re.compile(
     rb"(?:.*?\[rank(?P<rank>\d+)\]:)?.*?(?:[VIWEC]\d{4} \S+ +(?P<pid>\d+) \S+\]|\[[\d :,-]+\])"
     rb"(?: \[(?P<cid>[\d/_!-]+)\])?"
@@ -48,6 +55,10 @@ _TRIVIAL: Final = re.compile(
 )
 _NUMBERS: Final = re.compile(r"(?<![a-zA-Z])\d+|\((?=[\d(s])(?:[^()]|\([^()]*\))*\)(?:, )?")  # of sizes
 MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further ones are only counted by reason
+# Refusals that are taken one by one. Of further ones those for a trivial reason are counted by their words, which takes
+# a tenth of the time; whose they are is then asked of some in each chunk.
+ONE_BY_ONE: Final = 10_000
+ASKED: Final = 200
 MAX_FRAMES: Final = 8  # innermost frames kept of a node's stack
 
 Stack = tuple[Frame, ...]  # outermost first
@@ -57,7 +68,8 @@ class FusionRefusal(Record, frozen=True):
     """Refusals for one `reason` between two lines; `first` and `second` are stacks, empty where none is told.
 
     `detail` is the reason as printed for the first such pair, `nodes` that pair; `trivial` ones say nothing about
-    the program and are counted over all lines.
+    the program and are counted over all lines; behind the first `ONE_BY_ONE` refusals of an input their `ranks` and
+    `compile_ids` are those of a sample.
     """
 
     reason: str
@@ -112,14 +124,49 @@ class Tally:
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count the lines of a chunk."""
         self._counted = (0, line)
-        for m in _LINE.finditer(chunk):
-            if m.lastgroup == "reason":
-                self._refuse(chunk, m, start)
-            elif m.lastgroup == "fused":
-                self._fused += 1
-            elif m["round"] == b"1":
-                self._graphs += 1
+        if self._refused < ONE_BY_ONE:
+            for m in _LINE.finditer(chunk):
+                if m.lastgroup == "reason":
+                    self._refuse(chunk, m, start)
+                elif m.lastgroup == "fused":
+                    self._fused += 1
+                elif m["round"] == b"1":
+                    self._graphs += 1
+        else:
+            self._feed_many(chunk, start)
         self._before = chunk
+
+    def _feed_many(self, chunk: bytes, start: int) -> None:
+        """Count by words; those that are new or not trivial are taken one by one."""
+        said = Counter(_SAID.findall(chunk))
+        self._fused += said.pop(b"fusing ", 0)
+        self._graphs += said.pop(_FIRST_ROUND, 0)
+        counted: dict[bytes, _Pair] = {}
+        left = 0
+        for reason, count in said.items():
+            if (pair := self._trivial_pair(reason)) is not None:
+                counted[reason] = pair
+                pair.count += count
+                self._refused += count
+            elif not reason.startswith(b"====="):
+                left += count
+        for number, m in enumerate(_LINE.finditer(chunk)):
+            if number >= ASKED and not left:
+                break
+            if m.lastgroup != "reason":
+                continue
+            pair = counted.get(m["reason"])
+            if pair is None:
+                left -= 1
+                self._refuse(chunk, m, start)
+            elif number < ASKED:
+                begin = chunk.rfind(b"\n", 0, m.start()) + 1
+                _writers(pair, chunk[begin : begin + min(m.start() - begin, 200)])
+
+    def _trivial_pair(self, reason: bytes) -> _Pair | None:
+        """What is counted for this trivial reason, if it was seen before."""
+        name, trivial = self._reasons.get(reason, ("", False))
+        return self._pairs.get((name, (), ())) if trivial else None
 
     def records(self) -> Iterator[Record]:
         """One record a reason and pair of lines, and a summary."""
