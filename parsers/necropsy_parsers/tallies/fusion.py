@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.text.torch_head import frames_at, origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "fusion"
@@ -39,15 +40,6 @@ _SAID: Final = re.compile(
     rb"(fusing |===== attempting fusion \(\d+/|[^\n]+)"
 )
 _FIRST_ROUND: Final = b"===== attempting fusion (1/"
-_HEAD: Final = re.compile(
-    rb"(?:.*?\[rank(?P<rank>\d+)\]:)?.*?(?:[VIWEC]\d{4} \S+ +(?P<pid>\d+) \S+\]|\[[\d :,-]+\])"
-    rb"(?: \[(?P<cid>[\d/_!-]+)\])?"
-)
-_FRAME: Final = re.compile(
-    rb"File \\*\"(?P<file>[^\"\\]+)\\*\", line (?P<line>\d+), in (?P<function>[\w<>]+)"
-    rb"\\*['\"], \\*['\"] *(?P<text>[^\n]{0,200}?)\\*['\"], "
-)
-_STACK: Final = b"stack_traces = {"
 # What is true of most pairs in any graph and nothing to act on (WhyNoFuse, torch/_inductor/scheduler.py 2.2 to 2.13).
 _TRIVIAL: Final = re.compile(
     r"no shared data$|intermediate nodes between|node[12] (?:is|must)|will create cycle|grouped node|templates? "
@@ -59,7 +51,6 @@ MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further
 # a tenth of the time; whose they are is then asked of some in each chunk.
 ONE_BY_ONE: Final = 10_000
 ASKED: Final = 200
-MAX_FRAMES: Final = 8  # innermost frames kept of a node's stack
 
 Stack = tuple[Frame, ...]  # outermost first
 
@@ -116,7 +107,7 @@ class Tally:
         self._name = name
         self._seq = first_seq
         self._reasons: dict[bytes, tuple[str, bool]] = {}
-        self._pairs: dict[tuple[str, Stack, Stack], _Pair] = {}
+        self._pairs: dict[tuple[str, object, object], _Pair] = {}
         self._before = b""
         self._counted = (0, 0)  # in this chunk: a position and the number of lines before it
         self._graphs = self._fused = self._refused = 0
@@ -195,7 +186,9 @@ class Tally:
         reason, trivial = known
         head = chunk[begin : m.start()]
         first, second = ((), ()) if trivial else (self._stack(chunk, m, head, n) for n in ("first", "second"))
-        key = (reason, first, second)
+        # Without a stack the names tell pairs apart; they begin anew with each graph.
+        one, two = ((), ()) if trivial else ((self._graphs, m[n]) for n in ("first", "second"))
+        key: tuple[str, object, object] = (reason, first or one, second or two)
         if key not in self._pairs and len(self._pairs) >= MAX_PAIRS:
             key = (reason, (), ())
         pair = self._pairs.get(key)
@@ -206,7 +199,7 @@ class Tally:
             anchor = Anchor(self._name, start + begin, start + m.end(), self._counted[1] + 1, quoted)
             names = (m["first"].decode("utf-8", "replace"), m["second"].decode("utf-8", "replace"))
             detail = m["reason"].decode("utf-8", "replace").strip()
-            pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, _origin(head))
+            pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, origin_of(head, NAME))
         pair.count += 1
         _writers(pair, head[:200])
 
@@ -219,7 +212,7 @@ class Tally:
                 while position >= 0 and not _same_writer(text, position, head):
                     position = text.rfind(node, 0, position)
                 if position >= 0:
-                    if found := _frames(text, position):
+                    if found := frames_at(text, position):
                         return found
                     break
         return ()
@@ -228,7 +221,7 @@ class Tally:
 def _same_writer(text: bytes, position: int, head: bytes) -> bool:
     begin = text.rfind(b"\n", 0, position) + 1
     mark = text.find(LITERAL, begin, position)
-    return mark >= 0 and _writer(_origin(text[begin:mark])) == _writer(_origin(head))
+    return mark >= 0 and _writer(origin_of(text[begin:mark], NAME)) == _writer(origin_of(head, NAME))
 
 
 def _writers(pair: _Pair, head: bytes) -> None:
@@ -239,39 +232,12 @@ def _writers(pair: _Pair, head: bytes) -> None:
         return
     if len(pair.heads) < 10_000:
         pair.heads.add(key)
-    origin = _origin(head)
+    origin = origin_of(head, NAME)
     if origin.rank is not None:
         pair.ranks.add(origin.rank)
     if origin.compile_id and len(pair.compile_ids) < 100:
         pair.compile_ids.add(origin.compile_id)
 
 
-def _origin(head: bytes) -> Origin:
-    """Rank, process and compile id of a head."""
-    m = _HEAD.match(head)
-    rank, pid, cid = (m["rank"], m["pid"], m["cid"]) if m is not None else (None, None, None)
-    return Origin(
-        rank=int(rank[:6]) if rank else None,
-        pid=int(pid[:18]) if pid else None,
-        compile_id=cid.decode() if cid else "",
-        artifact="fusion",
-    )
-
-
 def _writer(origin: Origin) -> tuple[int | None, int | None, str]:
     return (origin.rank, origin.pid, origin.compile_id)
-
-
-def _frames(text: bytes, position: int) -> Stack:
-    """The first stack of a node's line: that of the operation itself; others belong to what was fused into it."""
-    end = text.find(b"\n", position)
-    begin = text.find(_STACK, position, len(text) if end < 0 else end)
-    if begin < 0:
-        return ()
-    close = text.find(b"}", begin)
-    frames = []
-    for m in _FRAME.finditer(text, begin, len(text) if close < 0 else close):
-        part = {k: v.decode("utf-8", "replace") for k, v in m.groupdict().items()}
-        source = part["text"].replace("\\'", "'").strip()
-        frames.append(Frame(part["file"], int(part["line"]), part["function"], source))
-    return tuple(frames[-MAX_FRAMES:])

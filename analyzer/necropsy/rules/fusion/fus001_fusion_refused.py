@@ -23,8 +23,9 @@ How to fix
 
 Limits
     A refusal is a fact, not a loss: this stays a note. Source lines stand in the list of
-    candidates of recent releases only; before, the nodes are named as Inductor names
-    them. `FusionDecision: REJECTED`, which articles quote, is printed by no release.
+    candidates since torch 2.9; of 2.5 to 2.8 they are found if `post_grad_graphs` is logged
+    besides; before, the nodes are named as Inductor names them.
+    `FusionDecision: REJECTED`, which articles quote, is printed by no release.
 
 References
     - https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
@@ -34,7 +35,7 @@ References
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -44,6 +45,7 @@ from necropsy_parsers.tallies.fusion import FusionRefusal
 
 from necropsy.claim import from_record
 from necropsy.evidence.fusions import Fusions
+from necropsy.evidence.scheduler_nodes import SchedulerNodes
 from necropsy.finding import Fact, Finding, Fix, Place, Related, Severity
 from necropsy.provenance.dynamo import claimed_frame
 from necropsy.provenance.frames import place_of
@@ -96,24 +98,60 @@ def _meaning(row: FusionRefusal) -> tuple[str, Fix | None]:
     return f"“{row.detail}”", None
 
 
-def _named(stack: Sequence[Frame], node: str) -> str:
-    frame = claimed_frame(stack)
+class _Told(Struct):
+    """Refusals for one reason between two lines: the first of them, the lines, how many there are."""
+
+    row: FusionRefusal
+    lines: tuple[Frame | None, Frame | None]
+    how: str
+    count: int = 0
+    ranks: frozenset[int] = frozenset()
+
+
+def _lines(row: FusionRefusal, nodes: SchedulerNodes) -> tuple[tuple[Frame | None, Frame | None], str]:
+    """The lines of a pair, and where they are told: in the list of candidates, or in the graph printed before."""
+    found, how = [], "fusion log"
+    for stack, name in zip((row.first, row.second), row.nodes, strict=True):
+        frame = claimed_frame(stack)
+        if frame is None and not stack:
+            told = (f for n in re.split(r"_(?=op\d|buf\d)", name) if (f := nodes.line_of(n, row)) is not None)
+            frame = claimed_frame(list(told)[:1])
+            how = "graph nodes" if frame is not None else how
+        found.append(frame)
+    return (found[0], found[1]), how
+
+
+def _collected(rows: Iterable[FusionRefusal], nodes: SchedulerNodes) -> list[_Told]:
+    """One entry a reason and pair of lines, those with lines and many pairs first."""
+    made: dict[tuple[object, ...], _Told] = {}
+    for row in rows:
+        lines, how = _lines(row, nodes)
+        ends = tuple((f.file, f.line) if f is not None else name for f, name in zip(lines, row.nodes, strict=True))
+        told = made.setdefault((row.reason, *ends), _Told(row, lines, how))
+        told.count += row.count
+        told.ranks |= frozenset(row.ranks)
+    return sorted(made.values(), key=lambda t: (t.lines == (None, None), -t.count, t.row.seq))
+
+
+def _named(frame: Frame | None, node: str) -> str:
     if frame is None:
         return f"`{node}`"
     return f"{frame.file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame.line}"
 
 
-def _pair(row: FusionRefusal) -> str:
-    names = f"{_named(row.first, row.nodes[0])} with {_named(row.second, row.nodes[1])}"
-    return f"{names}: {row.detail} ({row.count}×)"
+def _ends(told: _Told) -> str:
+    return " with ".join(_named(f, n) for f, n in zip(told.lines, told.row.nodes, strict=True))
 
 
-def _places(row: FusionRefusal) -> tuple[Place, ...]:
-    frames = dict.fromkeys(claimed_frame(s) for s in (row.first, row.second))
-    return tuple(place_of(f, how="fusion log") for f in frames if f is not None)
+def _pair(told: _Told) -> str:
+    return f"{_ends(told)}: {told.row.detail} ({told.count}×)"
 
 
-def _facts(rows: Sequence[FusionRefusal], told: Sequence[FusionRefusal], table: Fusions, limit: int) -> dict[str, Fact]:
+def _places(told: _Told) -> tuple[Place, ...]:
+    return tuple(place_of(f, how=told.how) for f in dict.fromkeys(told.lines) if f is not None)
+
+
+def _facts(rows: Iterable[FusionRefusal], told: Sequence[_Told], table: Fusions, limit: int) -> dict[str, Fact]:
     reasons: dict[str, int] = {}
     for row in rows:
         reasons[row.reason] = reasons.get(row.reason, 0) + row.count
@@ -121,7 +159,7 @@ def _facts(rows: Sequence[FusionRefusal], told: Sequence[FusionRefusal], table: 
         "refused": sum(s.refused for s in table.summaries),
         "fused": sum(s.fused for s in table.summaries),
         "reasons": [f"{r}: {n}" for r, n in sorted(reasons.items(), key=lambda x: -x[1])[:8]],
-        "pairs": [_pair(r) for r in told[:limit]],
+        "pairs": [_pair(t) for t in told[:limit]],
     }
     if len(told) > limit:
         facts["further pairs"] = len(told) - limit
@@ -135,23 +173,22 @@ def _facts(rows: Sequence[FusionRefusal], told: Sequence[FusionRefusal], table: 
     settings=Thresholds,
     aliases=("FusionDecision: REJECTED", "cannot-fuse"),
 )
-def check(fusions: Fusions, t: Thresholds) -> Iterator[Finding]:
+def check(fusions: Fusions, nodes: SchedulerNodes, t: Thresholds) -> Iterator[Finding]:
     """One note for the job: the refusals that follow from the program, the rest as a count."""
-    told = sorted((r for r in fusions if not r.trivial), key=lambda r: (-bool(r.first), -r.count, r.seq))
+    told = _collected((r for r in fusions if not r.trivial), nodes)
     if not told:
         return
     head = told[0]
-    words, fix = _meaning(head)
-    total, own = sum(s.refused for s in fusions.summaries), sum(r.count for r in told)
-    pairs = f"{_named(head.first, head.nodes[0])} with {_named(head.second, head.nodes[1])}"
+    words, fix = _meaning(head.row)
+    total, own = sum(s.refused for s in fusions.summaries), sum(p.count for p in told)
     yield from_record(
-        head,
-        f"Inductor refused {total} fusions, {own} of them because of what the program does: most often {pairs}, "
+        head.row,
+        f"Inductor refused {total} fusions, {own} of them because of what the program does: most often {_ends(head)}, "
         f"because {words}; each stays a kernel of its own.",
         Severity.NOTE,
         code=_places(head),
-        related=tuple(Related(r.anchor, _pair(r)) for r in told[1 : t.pairs]),
+        related=tuple(Related(p.row.anchor, _pair(p)) for p in told[1 : t.pairs]),
         facts=_facts(list(fusions), told, fusions, t.pairs),
         fixes=(fix,) if fix is not None else (),
-        ranks=tuple(sorted({rank for r in told for rank in r.ranks})),
+        ranks=tuple(sorted({rank for p in told for rank in p.ranks})),
     )
