@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -214,8 +215,18 @@ class Profile:
 
 def profiles_of(traces: Sequence[Any]) -> list[Profile]:
     """Profiles in order of rank, those without one last."""
-    made = [Profile(t) for t in traces]
+    made = [_profile_of(t) for t in traces]
     return sorted(made, key=lambda p: (p.origin.rank is None, p.origin.rank or 0, p.seq))
+
+
+_MADE: Final[WeakKeyDictionary[Trace, Profile]] = WeakKeyDictionary()
+
+
+def _profile_of(trace: Trace) -> Profile:
+    """One profile a trace, whichever table asks: its links are costly."""
+    if trace not in _MADE:
+        _MADE[trace] = Profile(trace)
+    return _MADE[trace]
 
 
 def milliseconds(values: NDArray[Any]) -> list[float]:

@@ -126,6 +126,21 @@ class RankTrace:
         parts = (self.copies, self.memsets)
         return Cover.of(np.concatenate([p["start"] for p in parts]), np.concatenate([p["end"] for p in parts]))
 
+    @cached_property
+    def streams(self) -> list[tuple[int, int, int, int, int]]:
+        """(device, stream, kernels, copies and memsets, busy ns) of each stream."""
+        work = [self.kernels, self.copies, self.memsets]
+        device = np.concatenate([w["device"] for w in work])
+        stream = np.concatenate([w["stream"] for w in work])
+        start, end = (np.concatenate([w[c] for w in work]) for c in ("start", "end"))
+        kernel = np.arange(len(start)) < len(self.kernels)
+        found = []
+        for d, s in np.unique(np.stack((device, stream), axis=1), axis=0):
+            mine = (device == d) & (stream == s)
+            both = int(kernel[mine].sum()), int((~kernel[mine]).sum())
+            found.append((int(d), int(s), *both, Cover.of(start[mine], end[mine]).total))
+        return found
+
     # -- links ----------------------------------------------------------------
 
     @cached_property

@@ -64,7 +64,7 @@ class Losses(Struct):
     args: int = 0  # events read without their arguments
 
 
-class Trace(Record, frozen=True):
+class Trace(Record, frozen=True, eq=False, weakref=True):
     """One trace. `kinds` maps a kind's name (see `trace.kinds`) to its columns; times are ns since `meta.base`."""
 
     meta: TraceMeta
