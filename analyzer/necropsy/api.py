@@ -25,6 +25,7 @@ from necropsy.processes import runs
 from necropsy.provenance.files import SourceTree
 from necropsy.report import InputRow, NotEvaluated, Report
 from necropsy.rule import all_rules
+from necropsy.stepping import stepping
 
 if TYPE_CHECKING:
     from necropsy_parsers.source import Source
@@ -99,6 +100,7 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
     found = correlate(found, general, loaded.evidence.get(Clocks).starts())
     report.findings = outlived(found, loaded.evidence.get(Activity))
     report.runs = runs(loaded.evidence, report.findings)
+    report.steps = stepping(loaded.evidence, report.findings)
     report.issues = loaded.issues.rows()
     report.excerpt = loaded.evidence.get(Sources).tree.excerpt
     return report

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from necropsy_parsers.issues import ParseIssue
 from necropsy_parsers.records import Anchor
@@ -45,6 +46,29 @@ class Run(Struct, frozen=True):
     last: str = ""
 
 
+class StepSummary(Struct, frozen=True):
+    """Where the judged steps of one trace went; `buckets` (name -> ns) add up to `ns`, their wall time.
+
+    `steps` is 0 where none were found and the buckets are of the whole window. `first` and
+    `last` are the steps' numbers. `reliable` is False under replays of CUDA graphs, where
+    idle time cannot be told. Of `lost_ns`, in which the device did not compute, findings
+    above a note name `named_ns`.
+    """
+
+    input: str
+    rank: int | None
+    device: str
+    steps: int
+    found_by: str
+    first: int
+    last: int
+    ns: int
+    buckets: dict[str, int]
+    reliable: bool = True
+    lost_ns: int = 0
+    named_ns: int = 0
+
+
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]
 
 
@@ -65,6 +89,7 @@ class Report(Struct):
     not_evaluated: list[NotEvaluated] = field(default_factory=list)
     issues: list[ParseIssue] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    steps: list[StepSummary] = field(default_factory=list)
     excerpt: Excerpt = _nothing
 
     def worst(self) -> Severity | None:
@@ -98,6 +123,7 @@ class Report(Struct):
                 }
                 for r in self.runs
             ],
+            "steps": [asdict(s) for s in self.steps],
         }
 
 

@@ -169,9 +169,15 @@ class TraceBuilder:
     def collective(self, name: str, us: float, *, stream: int = 20, elements: int = 1 << 20, size: int = 2) -> None:
         """An NCCL kernel with the arguments that torch adds since 2.2."""
         told: dict[str, Any] = {
-            "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements, "Group size": size, "dtype": "BFloat16", "Process Group Name": "0", "Process Group Description": "default_pg",
-                "Process Group Ranks": str(list(range(size))),
-        }  # fmt: skip
+            "Collective name": name,
+            "In msg nelems": elements,
+            "Out msg nelems": elements,
+            "Group size": size,
+            "dtype": "BFloat16",
+            "Process Group Name": "0",
+            "Process Group Description": "default_pg",
+            "Process Group Ranks": str(list(range(size))),
+        }
         self.launch(
             f"ncclDevKernel_{name}_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", us, stream=stream, **told
         )

@@ -31,7 +31,7 @@ def correlate(
     return sorted(explained(findings), key=_reading_order)
 
 
-def _reading_order(f: Finding) -> int:
-    """Roots first, worst first, then in order of time (the sort is stable); notes last."""
+def _reading_order(f: Finding) -> tuple[int, float]:
+    """Roots first, worst first, the larger share of time first, then in order of time (the sort is stable)."""
     role = {Role.ROOT: 0, Role.CASCADE: 1, Role.SYMPTOM: 2}[f.role]
-    return 10 * (role if f.severity > Severity.NOTE else 3) - int(f.severity)
+    return 10 * (role if f.severity > Severity.NOTE else 3) - int(f.severity), -(f.cost.share or 0.0)

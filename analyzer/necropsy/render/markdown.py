@@ -12,9 +12,9 @@ from typing import Final
 
 from necropsy.finding import Finding, Severity
 from necropsy.render import View
-from necropsy.render.parts import outline, words
+from necropsy.render.parts import outline, steps, words
 from necropsy.render.parts.printable import lines, printable
-from necropsy.report import Report
+from necropsy.report import Report, StepSummary
 
 NAME = "md"
 
@@ -38,6 +38,8 @@ def render(report: Report, view: View) -> str:
         page.block(f"**No failure found** in {prose(words.sources(report, view.base))}.")
         for row in plan.unknown:
             page.block(prose(words.unknown(row, view.base)))
+    for summary in steps.across(report.steps):
+        page.steps(summary)
     page.folded("Follows from a cause that these inputs do not show", plan.orphans)
     page.folded("Signs of it" if plan.stories else "Signs of trouble", plan.symptoms)
     page.folded("Worth knowing", plan.notes)
@@ -63,6 +65,14 @@ class Page:
     def block(self, text: str) -> None:
         """One block of finished Markdown."""
         self._blocks.append(text)
+
+    def steps(self, row: StepSummary) -> None:
+        """Where the steps of a trace went, as a table."""
+        head = f"### {prose(steps.title(row, '' if row.rank is None else f'rank {row.rank}'))}"
+        rows = [f"| {prose(b.name)} | {steps.milliseconds(b.ns)} | {b.share:.1%} |" for b in steps.bars(row)]
+        self.block("\n".join([head, "", "| a step | time | share |", "| --- | ---: | ---: |", *rows]))
+        if told := steps.named(row):
+            self.block(prose(told))
 
     def finding(self, finding: Finding) -> None:
         """A finding in full."""

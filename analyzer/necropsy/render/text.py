@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from necropsy.finding import Finding, Fix, Place
 from necropsy.render import View
-from necropsy.render.parts import outline, words
-from necropsy.report import Report
+from necropsy.render.parts import outline, steps, words
+from necropsy.report import Report, short_path
 
 if TYPE_CHECKING:
     from necropsy.render.parts.sheet import Sheet
@@ -31,8 +31,11 @@ _QUOTE_LINES: Final = 4
 _FOLDED: Final = 5
 _FULL_STORIES: Final = 10
 _GAPS: Final = 4
+_TABLES: Final = 3
 _ISSUES: Final = 6
 _RANKS: Final = 10
+_BAR: Final = 24
+_BAR_BESIDES: Final = 34  # cells of a bar's name and figures
 _MESSAGE_ROOM: Final = 15  # cells below which a clipped message says nothing
 
 
@@ -52,6 +55,7 @@ def render(report: Report, view: View) -> str:
         _finding(sheet, plan.lead, lead=True)
     else:
         _nothing_found(sheet, report, plan)
+    _steps(sheet, report)
     _ranks(sheet, report)
     _folded(sheet, "Follows from a cause that these inputs do not show:", plan.orphans)
     _folded(sheet, "Signs of it:" if plan.stories else "Signs of trouble:", plan.symptoms)
@@ -241,7 +245,8 @@ def _not_evaluated(sheet: Sheet, gaps: list[outline.Gap]) -> None:
     sheet.gap()
     sheet.para(("Not evaluated", "head"), f": {words.plural(total, 'rule')}, for want of:")
     for gap in gaps[:_GAPS]:
-        scope = f" ({words.plural(len(gap.rules), 'rule')}: {', '.join(gap.tables)})"
+        tables = f": {', '.join(gap.tables)}" if len(gap.tables) <= _TABLES else ""
+        scope = f" ({words.plural(len(gap.rules), 'rule')}{tables})"
         sheet.para(gap.supply, (scope, "dim"), indent=4, first="  -")
     if rest := {rule for gap in gaps[_GAPS:] for rule in gap.rules}:
         sheet.para((f"other evidence for {words.plural(len(rest), 'more rule')}: see --format json", "dim"), indent=2)
@@ -257,6 +262,32 @@ def _issues(sheet: Sheet, plan: outline.Outline) -> None:
         sheet.para(row, indent=4, first="  -")
     if rest := rows[_ISSUES:]:
         sheet.line((f"  +{len(rest):,} more", "dim"))
+
+
+def _steps(sheet: Sheet, report: Report) -> None:
+    """Where time went: bars for one trace (of many ranks, the slowest), one line for each other rank."""
+    for row in steps.across(report.steps):
+        name = f"rank {row.rank}" if row.rank is not None and len(report.steps) > 1 else ""
+        sheet.gap()
+        sheet.para((steps.title(row, name), "head"))
+        for bar in steps.bars(row):
+            wide = max(0, min(_BAR, sheet.width - _BAR_BESIDES))
+            filled = (sheet.glyph("█") * round(bar.share * wide)).ljust(wide)
+            sheet.clipped(f"  {bar.name:<14} ", (filled, "dim"), f" {steps.milliseconds(bar.ns):>9} {bar.share:>6.1%}")
+        if told := steps.named(row):
+            sheet.para(told, indent=2)
+    _other_ranks(sheet, report)
+
+
+def _other_ranks(sheet: Sheet, report: Report) -> None:
+    shown = steps.across(report.steps)
+    others = [r for r in report.steps if r not in shown]
+    for row in others[: steps.RANKS]:
+        who = f"rank {row.rank}" if row.rank is not None else short_path(row.input)
+        first = "; ".join(f"{b.name} {b.share:.0%}" for b in steps.bars(row)[:4])
+        sheet.clipped(f"  {who:<8} {steps.milliseconds(row.ns / max(row.steps, 1)):>9} a step: {first}")
+    if len(others) > steps.RANKS:
+        sheet.line((f"  +{len(others) - steps.RANKS:,} more ranks", "dim"))
 
 
 def _ranks(sheet: Sheet, report: Report) -> None:

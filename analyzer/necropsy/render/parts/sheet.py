@@ -33,7 +33,7 @@ STYLES: Final = {
     "dim": "dim",
     "": "",
 }
-_GLYPHS: Final = {"…": "...", "│": "|"}
+_GLYPHS: Final = {"…": "...", "│": "|", "█": "#"}
 
 
 class Sheet:

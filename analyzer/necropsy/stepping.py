@@ -1,0 +1,53 @@
+"""Where the steps of each trace went, for the report: buckets, and how much of the loss the findings name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from necropsy.evidence import Evidence
+from necropsy.evidence.traces import Traces
+from necropsy.finding import Finding, Severity
+from necropsy.report import StepSummary
+
+if TYPE_CHECKING:
+    from necropsy.trace.profile import Profile
+
+# Families whose cost is a part of computing; the others' is time in which the device did not compute.
+_OF_COMPUTE: Final = ("FUS", "KRN")
+
+
+def stepping(evidence: Evidence, findings: Sequence[Finding]) -> list[StepSummary]:
+    """One row a trace with steps or GPU work, in order of rank."""
+    traces = evidence.get(Traces)
+    if not traces.traces:
+        return []
+    return [_summary(p, findings) for p in traces.profiles if p.judged and (p.steps.how != "window" or not p.cpu_only)]
+
+
+def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
+    buckets = {name: p.partition.total(name) for name in p.partition.buckets}
+    if p.cpu_only:
+        # Without a device nothing "ran on it": operators are the work.
+        buckets = {name: ns for name, ns in buckets.items() if ns}
+    lost = p.judged - buckets.get("compute", 0)
+    named = sum(
+        f.cost.ns or 0
+        for f in findings
+        if f.anchor.input == p.input and f.severity > Severity.NOTE and not f.rule.startswith(_OF_COMPUTE)
+    )
+    numbers = p.steps.number.tolist()
+    return StepSummary(
+        input=p.input,
+        rank=p.origin.rank,
+        device="" if p.cpu_only or not p.trace.meta.devices else p.trace.meta.devices[0].name,
+        steps=len(p.steps) if p.steps.how != "window" else 0,
+        found_by=p.steps.how,
+        first=int(numbers[0]),
+        last=int(numbers[-1]),
+        ns=p.judged,
+        buckets=buckets,
+        reliable=not p.graphs,
+        lost_ns=lost,
+        named_ns=min(named, lost),
+    )
