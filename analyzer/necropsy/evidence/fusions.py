@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from necropsy_parsers.tallies.fusion import FusionRefusal, FusionSummary
+from necropsy_parsers.tallies.shared_buffers import SharedBuffer
 
 from necropsy.evidence import Table
 from necropsy.evidence._records import COMMON
 
 
 class Fusions(Table[FusionRefusal]):
-    """One row a reason and pair of lines; `summaries` has one an input."""
+    """One row a reason and pair of lines; `summaries` has one an input, `shared` those that do share a buffer."""
 
     name = "fusions"
     row = FusionRefusal
-    accepts = (FusionRefusal, FusionSummary)
+    accepts = (FusionRefusal, FusionSummary, SharedBuffer)
     supply = "the log of a run with TORCH_LOGS=fusion"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,
@@ -33,7 +34,9 @@ class Fusions(Table[FusionRefusal]):
     def __init__(self) -> None:
         super().__init__()
         self.summaries: list[FusionSummary] = []
+        self.shared: list[SharedBuffer] = []
 
     def add(self, record: Any) -> None:
-        """Take a refusal or a summary."""
-        (self.rows if isinstance(record, FusionRefusal) else self.summaries).append(record)
+        """Take a refusal, what two operations share, or a summary."""
+        kinds: dict[type, list[Any]] = {FusionRefusal: self.rows, SharedBuffer: self.shared}
+        kinds.get(type(record), self.summaries).append(record)

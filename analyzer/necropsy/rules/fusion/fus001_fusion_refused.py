@@ -10,11 +10,13 @@ Why it happens
     Others follow from the program: the two loop over different numbers of elements (a
     reduction and what is computed from it, a broadcast), they read the same buffer in
     different orders (a transpose between them), they are too far apart to be fused
-    without holding more memory.
+    without holding more memory. "No shared data" is also said of two that share a buffer
+    but index it differently; with `ir_pre_fusion` in the log those are told apart.
 
 How to confirm
-    `TORCH_LOGS=fusion` prints the refusals, `TORCH_LOGS=output_code` the kernels that came
-    out. What a refusal costs stands in a profiler trace, not in this log.
+    `TORCH_LOGS=fusion,ir_pre_fusion` prints the refusals and what operations read and write,
+    `TORCH_LOGS=output_code` the kernels that came out. What a refusal costs stands in a
+    profiler trace, not in this log.
 
 How to fix
     Where the order of elements differs, give both operands the same layout before the
@@ -40,10 +42,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.grammars.ir import difference
 from necropsy_parsers.records import Frame
 from necropsy_parsers.tallies.fusion import FusionRefusal
+from necropsy_parsers.tallies.shared_buffers import SharedBuffer
 
-from necropsy.claim import from_record
+from necropsy.claim import from_record, ranks_of
 from necropsy.evidence.fusions import Fusions
 from necropsy.evidence.scheduler_nodes import SchedulerNodes
 from necropsy.finding import Fact, Finding, Fix, Place, Related, Severity
@@ -58,19 +62,17 @@ class Thresholds(Struct, frozen=True):
     pairs: int = 5
 
 
+_ORDER: Final = Fix(
+    "Give both operands the same memory layout before the region (one `contiguous()` or channels-last)", "code"
+)
+_SIZES: Final = Fix("Look in a profile whether the two kernels are large; sizes that differ cannot share a loop")
 # Reason -> what it means for the pair, and what to do about it (torch/_inductor/scheduler.py, codegen/simd.py).
 _MEANINGS: Final[tuple[tuple[str, str, Fix], ...]] = (
-    (
-        r"numel/rnumel mismatch",
-        "they loop over different numbers of elements",
-        Fix("Look in a profile whether the two kernels are large; sizes that differ cannot share a loop"),
-    ),
+    (r"numel/rnumel mismatch|nodes numel", "they loop over different numbers of elements", _SIZES),
     (
         r"memory deps did not match|indexing mismatch|different indexing formula|loop order|tiling",
         "they read the same data in different orders",
-        Fix(
-            "Give both operands the same memory layout before the region (one `contiguous()` or channels-last)", "code"
-        ),
+        _ORDER,
     ),
     (
         r".*(?:peak memory|too far away)",
@@ -89,9 +91,19 @@ _MEANINGS: Final[tuple[tuple[str, str, Fix], ...]] = (
         Fix("Nothing to do: Inductor kept the faster of the two"),
     ),
 )
+_KINDS: Final = {
+    "order": Fix(
+        "If a transpose or permute stands between the two, give both one memory layout before the region; a reduction "
+        "over other dimensions needs a kernel of its own"
+    ),
+    "size": _SIZES,
+}
 
 
-def _meaning(row: FusionRefusal) -> tuple[str, Fix | None]:
+def _meaning(row: FusionRefusal | SharedBuffer) -> tuple[str, Fix | None]:
+    if isinstance(row, SharedBuffer):
+        words, kind = difference(row.wrote, row.read)
+        return words or "both use one buffer, but index it differently", _KINDS.get(kind)
     for pattern, words, fix in _MEANINGS:
         if re.match(pattern, row.reason):
             return words, fix
@@ -101,14 +113,14 @@ def _meaning(row: FusionRefusal) -> tuple[str, Fix | None]:
 class _Told(Struct):
     """Refusals for one reason between two lines: the first of them, the lines, how many there are."""
 
-    row: FusionRefusal
+    row: FusionRefusal | SharedBuffer
     lines: tuple[Frame | None, Frame | None]
     how: str
     count: int = 0
     ranks: frozenset[int] = frozenset()
 
 
-def _lines(row: FusionRefusal, nodes: SchedulerNodes) -> tuple[tuple[Frame | None, Frame | None], str]:
+def _lines(row: FusionRefusal | SharedBuffer, nodes: SchedulerNodes) -> tuple[tuple[Frame | None, Frame | None], str]:
     """The lines of a pair, and where they are told: in the list of candidates, or in the graph printed before."""
     found, how = [], "fusion log"
     for stack, name in zip((row.first, row.second), row.nodes, strict=True):
@@ -121,15 +133,16 @@ def _lines(row: FusionRefusal, nodes: SchedulerNodes) -> tuple[tuple[Frame | Non
     return (found[0], found[1]), how
 
 
-def _collected(rows: Iterable[FusionRefusal], nodes: SchedulerNodes) -> list[_Told]:
+def _collected(rows: Iterable[FusionRefusal | SharedBuffer], nodes: SchedulerNodes) -> list[_Told]:
     """One entry a reason and pair of lines, those with lines and many pairs first."""
     made: dict[tuple[object, ...], _Told] = {}
     for row in rows:
         lines, how = _lines(row, nodes)
         ends = tuple((f.file, f.line) if f is not None else name for f, name in zip(lines, row.nodes, strict=True))
-        told = made.setdefault((row.reason, *ends), _Told(row, lines, how))
+        reason = _meaning(row)[0] if isinstance(row, SharedBuffer) else row.reason
+        told = made.setdefault((reason, *ends), _Told(row, lines, how))
         told.count += row.count
-        told.ranks |= frozenset(row.ranks)
+        told.ranks |= frozenset(row.ranks if isinstance(row, FusionRefusal) else ranks_of(row.origin))
     return sorted(made.values(), key=lambda t: (t.lines == (None, None), -t.count, t.row.seq))
 
 
@@ -144,7 +157,8 @@ def _ends(told: _Told) -> str:
 
 
 def _pair(told: _Told) -> str:
-    return f"{_ends(told)}: {told.row.detail} ({told.count}×)"
+    row = told.row
+    return f"{_ends(told)}: {row.detail if isinstance(row, FusionRefusal) else _meaning(row)[0]} ({told.count}×)"
 
 
 def _places(told: _Told) -> tuple[Place, ...]:
@@ -175,7 +189,7 @@ def _facts(rows: Iterable[FusionRefusal], told: Sequence[_Told], table: Fusions,
 )
 def check(fusions: Fusions, nodes: SchedulerNodes, t: Thresholds) -> Iterator[Finding]:
     """One note for the job: the refusals that follow from the program, the rest as a count."""
-    told = _collected((r for r in fusions if not r.trivial), nodes)
+    told = _collected([*(r for r in fusions if not r.trivial), *fusions.shared], nodes)
     if not told:
         return
     head = told[0]

@@ -1,0 +1,180 @@
+"""Refusals for "no shared data" of operations that do share a buffer, but reach for its elements differently.
+
+[0/0] [__ir_pre_fusion] op0.writes = [MemoryDep('buf0', c0, {c0: 4096})]
+[0/0] [__ir_pre_fusion] op4.unmet_dependencies = [MemoryDep('buf0', 64*c0 + c1, {c0: 64, c1: 16})]
+[0/0] [__fusion] cannot fuse op0 with op4: no shared data
+
+`TORCH_LOGS=fusion,ir_pre_fusion`, torch 2.7 to 2.13: to the scheduler data are shared if both index them alike
+(`score_fusion_memory`, torch/_inductor/scheduler.py). Lists of several dependencies stand below their name, one a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct, field
+
+from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.text.torch_head import frames_at, origin_of
+from necropsy_parsers.torch_artifacts import Reads
+
+NAME: Final = "shared_buffers"
+TITLE: Final = "Operations that share a buffer and were not fused"
+LITERAL: Final = b"_fusion"
+READS: Final = (
+    Reads("ir_pre_fusion", "2.7", "what operations read and write, for refusals of those that share a buffer"),
+)
+MAX_PAIRS: Final = 1_000
+MAX_OPERATIONS: Final = 20_000
+_IR: Final = b"__ir_pre_fusion"
+_LINE: Final = re.compile(
+    rb"__ir_pre_fusion\] (?:(?P<before>BEFORE FUSION)|(?P<op>op\w+)\.(?P<what>\w+) = ?)"
+    rb"|(?P<dep>MemoryDep\('(?P<buffer>\w+)', [^\n{]{1,600}?, \{[^}\n]*\}[^)\n]*\))"
+    rb"|__fusion\] (?:cannot fuse (?P<first>\S+) with (?P<second>\S+): no shared data"
+    rb"|fusing (?P<a>\S+) with (?P<b>\S+))"
+)
+_READS: Final = (b"unmet_dependencies", b"met_dependencies")
+
+Who = tuple[int | None, int | None, str]
+
+
+class SharedBuffer(Record, frozen=True):
+    """Two operations that were not fused: the first writes `buffer` by one index, the second reads it by another.
+
+    `wrote` and `read` are the accesses as printed, `first` and `second` stacks, empty where none is told.
+    """
+
+    buffer: str
+    wrote: str
+    read: str
+    count: int
+    nodes: tuple[str, str]
+    first: tuple[Frame, ...]
+    second: tuple[Frame, ...]
+
+
+class _Graph(Struct):
+    """What the operations of one graph write and read, by buffer; which were fused in the end."""
+
+    number: int
+    writes: dict[bytes, dict[bytes, list[bytes]]] = field(default_factory=dict)
+    reads: dict[bytes, dict[bytes, list[bytes]]] = field(default_factory=dict)
+    fused: list[frozenset[bytes]] = field(default_factory=list)
+
+
+class _Found(Struct):
+    graph: _Graph
+    anchor: Anchor
+    origin: Origin
+    wrote: bytes
+    read: bytes
+    first: tuple[Frame, ...]
+    second: tuple[Frame, ...]
+    count: int = 0
+
+
+class Tally:
+    """Reads the operations of each graph, then looks at refusals of pairs that share a buffer."""
+
+    def __init__(self, name: str, first_seq: int) -> None:
+        self._name = name
+        self._seq = first_seq
+        self._graphs: dict[Who, _Graph] = {}
+        self._found: dict[tuple[Who, int, bytes, bytes, bytes], _Found] = {}
+        self._into: dict[bytes, list[bytes]] | None = None  # where dependencies of the list that is being read go
+        self._before = b""
+        self._operations = 0
+
+    def feed(self, chunk: bytes, start: int, line: int) -> None:
+        """Take the operations and refusals of a chunk."""
+        if _IR not in chunk and not self._graphs:
+            self._before = chunk
+            return
+        counted = (0, line)
+        for m in _LINE.finditer(chunk):
+            begin = chunk.rfind(b"\n", 0, m.start()) + 1
+            if m["dep"]:
+                if self._into is not None and chunk.find(_IR, begin, m.start()) >= 0:
+                    self._into.setdefault(m["buffer"], []).append(m["dep"])
+                continue
+            self._into = None
+            origin = origin_of(chunk[begin : m.start()], "fusion")
+            who = (origin.rank, origin.pid, origin.compile_id)
+            if m["before"]:
+                self._graphs[who] = _Graph(self._graphs[who].number + 1 if who in self._graphs else 0)
+            elif (graph := self._graphs.get(who)) is None:
+                continue
+            elif m["op"]:
+                self._list(graph, m["op"], m["what"])
+            elif m["a"]:
+                graph.fused.append(frozenset((*_members(m["a"]), *_members(m["b"]))))
+            else:
+                for writer, reader, buffer, wrote, read in _shared(graph, m["first"], m["second"]):
+                    key = (who, graph.number, writer, reader, buffer)
+                    if key not in self._found and len(self._found) < MAX_PAIRS:
+                        counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
+                        said = chunk[m.start() : m.end()].split(b" ", 1)[1].decode("utf-8", "replace")
+                        anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, said)
+                        stacks = [self._stack(chunk, m.start(), n, who) for n in (writer, reader)]
+                        self._found[key] = _Found(graph, anchor, origin, wrote, read, stacks[0], stacks[1])
+                    if key in self._found:
+                        self._found[key].count += 1
+        self._before = chunk
+
+    def _list(self, graph: _Graph, name: bytes, what: bytes) -> None:
+        """Opens a list of dependencies."""
+        table = graph.writes if what == b"writes" else graph.reads if what in _READS else None
+        if table is not None and (name in table or self._operations < MAX_OPERATIONS):
+            self._operations += name not in table
+            self._into = table.setdefault(name, {})
+
+    def _stack(self, chunk: bytes, end: int, name: bytes, who: Who) -> tuple[Frame, ...]:
+        """The stack of an operation in the list of candidates before the refusal."""
+        node = b"(name='" + name + b"')"
+        for text, stop in ((chunk, end), (self._before, len(self._before))):
+            position = text.rfind(node, 0, stop)
+            while position >= 0:
+                begin = text.rfind(b"\n", 0, position) + 1
+                mark = text.find(b"__fusion", begin, position)
+                if mark >= 0:
+                    o = origin_of(text[begin:mark], "fusion")
+                    if (o.rank, o.pid, o.compile_id) == who:
+                        return frames_at(text, position)
+                position = text.rfind(node, 0, position)
+        return ()
+
+    def records(self) -> Iterator[Record]:
+        """One record a pair and buffer; of pairs that were fused in a later round nothing."""
+        for (_, _, writer, reader, buffer), found in self._found.items():
+            if any(writer in names and reader in names for names in found.graph.fused):
+                continue
+            yield SharedBuffer(
+                found.anchor,
+                buffer.decode(),
+                found.wrote.decode("utf-8", "replace"),
+                found.read.decode("utf-8", "replace"),
+                found.count,
+                (writer.decode(), reader.decode()),
+                found.first,
+                found.second,
+                origin=found.origin,
+                seq=self._seq + found.anchor.start,
+            )
+
+
+def _members(name: bytes) -> list[bytes]:
+    return re.split(rb"_(?=op\d)", name)
+
+
+def _shared(graph: _Graph, first: bytes, second: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes, bytes]]:
+    """Writer, reader, buffer and both accesses of what one operation writes and the other reads by another index."""
+    for a in _members(first):
+        for b in _members(second):
+            for writer, reader in ((a, b), (b, a)):
+                reads = graph.reads.get(reader, {})
+                for buffer, wrote in graph.writes.get(writer, {}).items():
+                    read = reads.get(buffer, [])
+                    if read and wrote[0] not in read:
+                        yield writer, reader, buffer, wrote[0], read[0]
