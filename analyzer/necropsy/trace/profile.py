@@ -59,6 +59,7 @@ class Profile:
         self.input = trace.anchor.input
         self.origin: Origin = trace.origin
         self.seq = trace.seq
+        self.memo: dict[str, Any] = {}  # what topics worked out of this trace, for their several rules
 
     @property
     def ranks(self) -> tuple[int, ...]:
