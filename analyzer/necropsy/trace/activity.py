@@ -1,4 +1,4 @@
-"""What the host was doing: data loading, compiling, allocating, waiting, dispatching, Python.
+"""What the host was doing: data loading, compiling, saving, collecting garbage, allocating, waiting, dispatching.
 
 The threads that count are the main one and those that launch GPU work (autograd's). A
 thread is doing the first of these that holds: a wait inside data loading is loading.
@@ -23,11 +23,11 @@ Mask = NDArray[np.bool_]
 LOADING: Final = ("enumerate(DataLoader)#",)
 
 # Calls that wait for the device. A synchronous copy is one, too; it is told by its call's name alone
-# (cudaMemcpy, against cudaMemcpyAsync).
+# (cudaMemcpy, against cudaMemcpyAsync). cudaEventQuery is none: it returns at once.
 WAITS: Final = (
     "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy", "cudaMemcpyToSymbol",
-    "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cudaEventQuery", "hipStreamSynchronize",
-    "hipDeviceSynchronize", "hipEventSynchronize", "hipMemcpy", "hipMemcpyWithStream", "aclrtSynchronizeStream",
+    "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "hipStreamSynchronize", "hipDeviceSynchronize",
+    "hipEventSynchronize", "hipMemcpy", "hipMemcpyWithStream", "aclrtSynchronizeStream",
     "aclrtSynchronizeDevice", "aclrtSynchronizeEvent",
 )  # fmt: skip
 ALLOCATIONS: Final = (
@@ -52,8 +52,31 @@ _COMPILING: Final = (
     ("triton/runtime/jit.py", ("_do_compile", "compile")),
     ("triton/runtime/autotuner.py", ("_bench", "check_disk_cache")),
     ("torch/utils/cpp_extension.py", ("load", "load_inline", "_jit_compile")),
+    # Compile metrics are gathered after a compilation or a recording, under no other function of this list.
+    ("torch/_dynamo/utils.py", ("record_compilation_metrics",)),
 )  # fmt: skip
-_COMPILE_RANGES: Final = ("(dynamo_timed)",)
+# Ranges of torch/_dynamo/utils.py (2.1 on); those of 2.6 on stand in one without the suffix, too.
+_COMPILE_RANGES: Final = ("(dynamo_timed)", "entire_frame_compile", "entire_backward_compile")
+
+# Recording CUDA graphs: torch/_inductor/cudagraph_trees.py (warm-up and capture), torch.cuda.graph.
+_RECORDING: Final = (
+    ("torch/_inductor/cudagraph_trees.py", ("record_function", "run_eager")),
+    ("torch/cuda/graphs.py", ("__enter__", "__exit__", "capture_begin", "capture_end")),
+)
+_CAPTURE_BEGINS: Final = ("cudaStreamBeginCapture", "cuStreamBeginCapture", "hipStreamBeginCapture")
+_CAPTURE_ENDS: Final = ("cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture")
+
+LOADER: Final = "torch/utils/data/dataloader.py"
+# `__iter__` starts the workers of an epoch, `_shutdown_workers` ends them; `__next__` has a range of its own, too.
+_LOADING: Final = ((LOADER, ("__next__", "__iter__", "_shutdown_workers")),)
+
+_SAVING: Final = (
+    ("torch/serialization.py", ("save",)),
+    ("torch/distributed/checkpoint/state_dict_saver.py", ("save", "async_save", "save_state_dict")),
+    ("safetensors/torch.py", ("save_file", "save_model", "save")),
+)
+# gc.collect, as the profiler names a function of C; the interpreter's own collections leave no event.
+COLLECT: Final = "<built-in function collect>"
 
 
 class HostActivity:
@@ -74,21 +97,43 @@ class HostActivity:
 
     @cached_property
     def loading(self) -> Cover:
-        """In `next()` of a DataLoader's iterator, on the main thread."""
+        """In `next()` of a DataLoader's iterator, or making one, on the main thread."""
         r = self._rank
         rows = r.where(r.annotations, LOADING) & (r.annotations["thread"] == r.main_thread)
         ops = r.where(r.ops, LOADING) & (r.ops["thread"] == r.main_thread)  # until torch 1.8
-        found = _cover(r.annotations, rows).union(_cover(r.ops, ops))
-        if len(found):
-            return found
-        return self._in_frames((("torch/utils/data/dataloader.py", ("__next__",)),))
+        frames = self.frames_of(_LOADING) & (r.frames["thread"] == r.main_thread)
+        return _cover(r.annotations, rows).union(_cover(r.ops, ops), _cover(r.frames, frames))
 
     @cached_property
     def compiling(self) -> Cover:
-        """In torch.compile's or Triton's compilers, on any driving thread."""
+        """In torch.compile's or Triton's compilers or recording CUDA graphs, on any driving thread."""
         r = self._rank
         ranges = [_cover(c, self._driving(c) & r.matching(c, _COMPILE_RANGES)) for c in (r.annotations, r.ops)]
-        return self._in_frames(_COMPILING).union(*ranges)
+        return self._in_frames(_COMPILING).union(self.recording, *ranges)
+
+    @cached_property
+    def recording(self) -> Cover:
+        """Recording CUDA graphs; a part of `compiling`."""
+        r = self._rank
+        begins = np.flatnonzero(self._driving(r.calls) & r.where(r.calls, _CAPTURE_BEGINS))
+        ends = r.calls["end"][self._driving(r.calls) & r.where(r.calls, _CAPTURE_ENDS)]
+        # A capture ends with the first such call behind it; one that the recording cut off is none.
+        ends = np.sort(ends)
+        at = np.searchsorted(ends, r.calls["end"][begins])
+        whole = at < len(ends)
+        captures = Cover.of(r.calls["start"][begins[whole]], ends[at[whole]])
+        return captures.union(self._in_frames(_RECORDING))
+
+    @cached_property
+    def saving(self) -> Cover:
+        """Writing checkpoints."""
+        return self._in_frames(_SAVING)
+
+    @cached_property
+    def collecting(self) -> Cover:
+        """In `gc.collect()`."""
+        r = self._rank
+        return _cover(r.frames, self._driving(r.frames) & r.where(r.frames, COLLECT, exact=True))
 
     @cached_property
     def allocating(self) -> Cover:
@@ -115,13 +160,17 @@ class HostActivity:
 
     def _in_frames(self, wanted: Iterable[tuple[str, tuple[str, ...]]]) -> Cover:
         r = self._rank
+        return _cover(r.frames, self.frames_of(wanted) & self._driving(r.frames))
+
+    def frames_of(self, wanted: Iterable[tuple[str, tuple[str, ...]]]) -> Mask:
+        """Rows of the frames of these functions, by file (as under `site-packages`) and name."""
+        r = self._rank
         table = {(file, function) for file, functions in wanted for function in functions}
         names = [
             n for n, f in r.frame_names.items()
             if f.file and (_tail(f.file), f.function.rpartition(".")[2]) in table
         ]  # fmt: skip
-        rows = np.isin(r.frames["name"], np.array(names, np.int64)) if names else np.zeros(len(r.frames), np.bool_)
-        return _cover(r.frames, rows & self._driving(r.frames))
+        return np.isin(r.frames["name"], np.array(names, np.int64)) if names else np.zeros(len(r.frames), np.bool_)
 
 
 def _versions(rank: RankTrace, names: tuple[str, ...]) -> Mask:
@@ -134,7 +183,7 @@ def _versions(rank: RankTrace, names: tuple[str, ...]) -> Mask:
 def _tail(file: str) -> str:
     """A file as it stands under `site-packages`: a trace may keep the prefix."""
     parts = file.replace("\\", "/")
-    for top in ("torch/", "triton/"):
+    for top in ("torch/", "triton/", "safetensors/"):
         at = parts.rfind("/" + top)
         if at >= 0:
             return parts[at + 1 :]

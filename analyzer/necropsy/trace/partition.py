@@ -31,13 +31,17 @@ BUCKETS: Final = {
     "kernel gaps": "between kernels that were submitted in time, less than 30 us each",
     "queue": "work was submitted and had not begun",
     "data loading": "nothing ran; the host waited in its DataLoader",
-    "compiling": "nothing ran; the host was compiling",
+    "compiling": "nothing ran; the host was compiling, or recording CUDA graphs",
+    "saving": "nothing ran; the host wrote a checkpoint",
+    "collecting garbage": "nothing ran; the host was in gc.collect()",
     "allocating": "nothing ran; the host asked the driver for memory, or gave it back",
     "synchronising": "nothing ran; the host waited for the device or had just done so",
     "dispatching": "nothing ran; the host was inside operators or launching them",
     "Python": "nothing ran; the host was between operators",
 }
-_HOST: Final = ("data loading", "compiling", "allocating", "synchronising", "dispatching")
+_HOST: Final = (
+    "data loading", "compiling", "saving", "collecting garbage", "allocating", "synchronising", "dispatching",
+)  # fmt: skip
 IDLE: Final = tuple(b for b in BUCKETS if b not in ("compute", "communication", "copies"))
 HOST_BUCKETS: Final = (*_HOST, "Python")
 
@@ -76,7 +80,8 @@ def covers_of(rank: RankTrace, activity: HostActivity) -> dict[str, Cover]:
     """Disjoint sets of time for each bucket but `Python`, which is all other time."""
     device = layered([rank.computing, rank.communicating, rank.copying])
     gaps, queue = waits_of(rank)
-    host = [activity.loading, activity.compiling, activity.allocating, activity.waiting, activity.dispatching]
+    a = activity
+    host = [a.loading, a.compiling, a.saving, a.collecting, a.allocating, a.waiting, a.dispatching]
     sets = layered([*device, gaps, queue, *host])
     return dict(zip(("compute", "communication", "copies", "kernel gaps", "queue", *_HOST), sets, strict=True))
 
