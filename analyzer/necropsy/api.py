@@ -23,6 +23,7 @@ from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding
 from necropsy.processes import runs
 from necropsy.provenance.files import SourceTree
+from necropsy.reading import Outcome, Task, deferrable, read_all
 from necropsy.report import InputRow, NotEvaluated, Report
 from necropsy.rule import all_rules
 from necropsy.stepping import stepping
@@ -38,31 +39,45 @@ class Loaded:
 
     def __init__(self, paths: Sequence[str], config: Config, progress: Progress | None = None) -> None:
         self.issues = Issues()
-        self.inputs: list[InputRow] = []
+        self.inputs: list[InputRow]
         self.evidence = Evidence()
         formats: set[str] = set()
+        later: list[Task] = []  # traces, which several processes may read at once
+        rows: dict[int, InputRow] = {}
         for number, source in enumerate(open_sources(paths, self.issues)):
             claim = sniff_source(source)
-            self._read(source, claim, number << INPUT_SHIFT, progress)
             if claim is not None:
                 formats.add(claim.format.name)
+            if claim is not None and deferrable(source, claim):
+                later.append(Task(number, number << INPUT_SHIFT, source, claim))
+            else:
+                rows[number] = self._read(source, claim, number << INPUT_SHIFT, progress)
+        for outcome in read_all(later, config.jobs, progress):
+            rows[outcome.task.number] = self._take(outcome)
+        self.inputs = [rows[number] for number in sorted(rows)]
         self.evidence.finish(formats)
         self.evidence.get(ReadingIssues).rows = self.issues.rows()
         sources = self.evidence.get(Sources)
         sources.tree = SourceTree([str(s) for s in config.source], paths, sources.quoted)
 
-    def _read(self, source: Source, claim: Claim | None, seq: int, progress: Progress | None) -> None:
+    def _take(self, outcome: Outcome) -> InputRow:
+        for record in outcome.records:
+            self.evidence.add(record)
+        self.issues.take(outcome.issues)
+        name, claim = outcome.task.source.name, outcome.task.claim
+        return InputRow(name, claim.format.name, claim.reason, outcome.read, len(outcome.records))
+
+    def _read(self, source: Source, claim: Claim | None, seq: int, progress: Progress | None) -> InputRow:
         if claim is None:
             self.issues.add("sniff/unknown", source.name, detail=describe(source.head(64)))
-            self.inputs.append(InputRow(source.name, "unknown", "no format claims it", source.read, 0))
-            return
+            return InputRow(source.name, "unknown", "no format claims it", source.read, 0)
         records = 0
         for record in claim.format.parse(source, self.issues, seq):
             self.evidence.add(record)
             records += 1
             if progress is not None and records % 64 == 0:
                 progress(source.consumed, source.size)
-        self.inputs.append(InputRow(source.name, claim.format.name, claim.reason, source.read, records))
+        return InputRow(source.name, claim.format.name, claim.reason, source.read, records)
 
 
 def load(paths: str | Sequence[str], *, config: Config | None = None) -> Evidence:

@@ -38,7 +38,8 @@ class Config(Struct, frozen=True):
 
     `select` and `ignore` hold code prefixes, `source` folders that hold the user's
     sources, `rules` the settings of single rules by code, `origin` the file it was read
-    from ("" for defaults).
+    from ("" for defaults). `jobs` is the number of processes that read traces, 0 for as many
+    as pay; by default this one, since a caller may have threads that forbid to fork.
     """
 
     select: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class Config(Struct, frozen=True):
     source: tuple[str, ...] = ()
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     origin: str = ""
+    jobs: int = 1
 
     def selects(self, code: str) -> bool:
         """Whether a rule is selected: the longer matching prefix wins, `ignore` on a tie."""
@@ -61,6 +63,7 @@ class Config(Struct, frozen=True):
         ignore: Sequence[str] = (),
         fail_on: str | None = None,
         source: Sequence[str] = (),
+        jobs: int | None = None,
     ) -> Config:
         """With what the command line says instead. Raises `ConfigError`."""
         changed = self
@@ -72,6 +75,8 @@ class Config(Struct, frozen=True):
             changed = replace(changed, fail_on=_severity(fail_on, "option --fail-on"))
         if source:
             changed = replace(changed, source=_folders(source, Path.cwd(), "option --source"))
+        if jobs is not None:
+            changed = replace(changed, jobs=jobs)
         return changed
 
     def check(self, known: Iterable[Rule]) -> None:

@@ -7,6 +7,7 @@ a report can tell "your logger truncated this" from "Necropsy gave up here".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -59,6 +60,9 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "trace/repaired": Kind(NOTICE, "recorder", "events of a trace are not valid JSON and were repaired"),
     "trace/dropped": Kind(DATA_LOSS, "recorder", "events of a trace could not be read"),
     "trace/args": Kind(NOTICE, "recorder", "events of a trace were read without their arguments"),
+    "trace/worker": Kind(
+        ERROR, "reader", "the process that read it was ended; less memory may be the cause (--jobs 1)"
+    ),
     "sniff/unknown": Kind(ERROR, "reader", "no format claims this input"),
 }
 
@@ -112,6 +116,11 @@ class Issues:
         else:
             CATALOGUE[kind]  # an unknown kind is a bug, found by the first test that meets it
             self._rows[key] = ParseIssue(kind, input, count, unit, detail, first)
+
+    def take(self, rows: Iterable[ParseIssue]) -> None:
+        """Issues met elsewhere; of a kind that is known of that input nothing is added."""
+        for row in rows:
+            self._rows.setdefault((row.kind, row.input), row)
 
     def rows(self) -> list[ParseIssue]:
         """All issues in the order in which they were first met."""

@@ -49,6 +49,17 @@ def command(
         list[str] | None,
         typer.Option("--ignore", metavar="CODES", help="Leave out rules whose code starts so; the longer match wins."),
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=0,
+            metavar="N",
+            help="Processes that read traces; 0 (default): as many as pay.",
+            show_default=False,
+        ),
+    ] = 0,
 ) -> int:
     """Say what went wrong in a job, on which line, and what to do.
 
@@ -59,7 +70,7 @@ def command(
     """
     inputs = _inputs(context, paths or [])
     _check_format(format)
-    config = _config(select or [], ignore or [], fail_on, source or [])
+    config = _config(select or [], ignore or [], fail_on, source or []).override(jobs=jobs)
     report = _analyze(inputs, config)
     trouble = nothing_read(report)
     if trouble:
