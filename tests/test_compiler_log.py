@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.reading import read
 
+from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages.compile_step import CompileStep
 from necropsy_parsers.messages.graph_break import GraphBreak
 from necropsy_parsers.tallies import fusion
 from necropsy_parsers.tallies.fusion import FusionRefusal, Tally
+from necropsy_parsers.text import search
+from necropsy_parsers.text.marks import Marks
 from necropsy_parsers.text.plain import TextRun
-from necropsy_parsers.text.search import Search, _database
+from necropsy_parsers.text.quoted import counting, outside_quotes
+from necropsy_parsers.text.search import Search, database_for
 
 from necropsy.api import analyze
 
@@ -185,7 +191,7 @@ def test_the_trivial_ones_among_many_are_counted_by_their_words(monkeypatch: pyt
 
 def test_both_searches_find_the_same() -> None:
     literals = (b"oss", b"loss is 0", b"Traceback", b"rror", b"Error: ", b'  File "', b"aa", b"aaa")
-    database = _database(literals)
+    database = database_for(literals)
     if database is None:
         pytest.skip("hyperscan has no wheel here")
     rng = random.Random(7)
@@ -193,6 +199,52 @@ def test_both_searches_find_the_same() -> None:
     for _ in range(200):
         chunk = b"".join(rng.choice(words) for _ in range(rng.randrange(60)))
         assert sorted(Search(literals).find(chunk)) == sorted(database.find(chunk))
+
+
+HEADS = (
+    *(
+        head(7),
+        head(123456),
+        f"[rank3]: {head(7)}",
+        "V1012 09:14:02.119000   88 torch/fx/graph.py:5] ",
+        "",
+        "[rank1]: ",
+    ),
+    "[2024-01-05 10:00:00,123] [0/0] torch._dynamo.guards.__guards: [DEBUG] ",
+    *("V1012 09:14:02.119000 7 /srv/lib/torch/_export/x.py:5] ", "V1012 09:14:02.119000 7 torch/_ops.py:5] "),
+    *("V1012 09:14:02.119000 7 torch/_dynamo/a.py", "X1012 09:14:02.119000 7 torch/_dynamo/a.py:5] "),
+)
+
+
+def _lines(chunk: bytes, positions: list[int]) -> set[int]:
+    return {chunk.count(b"\n", 0, position) for position in positions}
+
+
+def test_many_hits_are_judged_as_few_are() -> None:
+    rng = random.Random(3)
+    for _ in range(60):
+        words = [
+            rng.choice(HEADS) + rng.choice(["", " x"]) + rng.choice(["scale", "", "a scale scale"]) for _ in range(80)
+        ]
+        chunk = "\n".join([*words, "x" * rng.randrange(200)]).encode()
+        hits = [m.start() for m in re.finditer(b"scale", chunk)]
+        outside = outside_quotes(chunk, np.array(hits, np.int64))
+        kept = [position for position, counts in zip(hits, outside.tolist(), strict=True) if counts]
+        assert _lines(chunk, kept) == _lines(chunk, counting(chunk, [(position, 0) for position in hits], frozenset()))
+
+
+@pytest.mark.parametrize("losses", [0, 30, 1999, 2500, 40_000])
+def test_large_logs_are_marked_as_small_ones_are(losses: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    filler = "a line of a program that says nothing\n" * max(1, 8000 - losses)
+    step = f"{filler[: len(filler) // max(1, losses)]}\nstep 1 loss 2.5\n"
+    chunk = (step * losses + f"{head(7)}scale\nRuntimeError: oh\n" + filler).encode()
+    found = []
+    for limit in (search.LARGE, -1):
+        monkeypatch.setattr(search, "LARGE", limit)
+        issues = Issues()
+        marks = Marks((b"rror", b"scale"), (), "run.log", issues, 0)
+        found.append([_lines(chunk, part) for part in marks.find(chunk)] + [len(issues.rows())])
+    assert found[0] == found[1]
 
 
 def test_heads_that_were_cut_off_cost_nothing(tmp_path: Path) -> None:

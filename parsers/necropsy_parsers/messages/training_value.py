@@ -5,7 +5,7 @@
     Epoch 3:  41%|####  | 12/391 [00:41<21:33,  3.41s/it, loss=0.871]
 
 Every line with a NaN or Inf is read; of the others a sample, on inputs where they are
-too many to matter one by one (`text.scan.SAMPLES_PER_CHUNK`).
+too many to matter one by one (`text.marks.SAMPLES_PER_CHUNK`).
 """
 
 from __future__ import annotations

@@ -9,27 +9,17 @@ accounted for.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.text.quoted import counting
-from necropsy_parsers.text.search import search_for
+from necropsy_parsers.text.marks import Marks
 
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
 TAIL: Final = 4096  # bytes kept of a gap's end: its clock, and what quiet ranks said last
-SAMPLED: Final = b"oss"  # loss, Loss: progress lines, of which a sample is enough
-_SAMPLED: Final = re.compile(SAMPLED)
-SAMPLES_PER_CHUNK: Final = 1000  # fewer than twice as many are all read; each costs a tenth of a millisecond
-# Inputs of a run that may each take so many; a job has a log a rank, and all of them tell the same losses.
-FULLY_SAMPLED: Final = 16
-SAMPLES_LEAST: Final = 100
-LATER: Final = 2  # of chunks behind the first, half as many: a series keeps 128 values, and every NaN is read anyway
 
 
 class RawLine(Struct, frozen=True):
@@ -75,13 +65,10 @@ class Scanner:
         compilers: Container[bytes] = (),
         number: int = 0,
     ) -> None:
-        literals = tuple(triggers)
-        self._search = search_for(literals)
-        self._compilers = frozenset(n for n, literal in enumerate(literals) if literal in compilers)
+        self._marks = Marks(tuple(triggers), compilers, name, issues, number)
         self._name = name
         self._issues = issues
         self._busy = busy
-        self._samples = max(SAMPLES_LEAST, SAMPLES_PER_CHUNK * FULLY_SAMPLED // max(FULLY_SAMPLED, number + 1))
         self.lines = 0
         self.bytes = 0
 
@@ -98,7 +85,7 @@ class Scanner:
                     yield Gap(base, base + position, self.lines, 1)
                 else:
                     yield Gap(base, base + position, self.lines + 1, 0)
-            starts, sampled = self._marks(chunk)
+            starts, sampled = self._marks.find(chunk)
             size = len(chunk)
             while position < size:
                 index, other = bisect_left(starts, position), bisect_left(sampled, position)
@@ -125,22 +112,6 @@ class Scanner:
             self.bytes += size
         if open_line:
             self.lines += 1
-
-    def _marks(self, chunk: bytes) -> tuple[list[int], list[int]]:
-        """Where triggers stand, and (a sample of) where progress lines do.
-
-        Progress lines are looked for apart from triggers: where there are many, each match costs more than the pass.
-        """
-        starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._compilers)
-        found = chunk.count(SAMPLED)
-        if not found:
-            return starts, []
-        wanted = self._samples if self.bytes == 0 else max(SAMPLES_LEAST, self._samples // LATER)
-        stride = max(1, found // wanted)
-        if stride > 1:
-            self._issues.add("text/sampled", self._name, unit="chunks")
-        sample = [(m.start(), -1) for m in islice(_SAMPLED.finditer(chunk), 0, None, stride)]
-        return starts, counting(chunk, sample, self._compilers)
 
     def _rest_of_line(self, chunk: bytes) -> int:
         self._issues.add("text/long-line", self._name)
