@@ -154,9 +154,12 @@ class HostActivity:
     def _driving(self, columns: Columns) -> Mask:
         return np.isin(columns["thread"], self.threads)
 
+    def calls_of(self, names: tuple[str, ...]) -> Mask:
+        """Rows of these calls of the threads that drive the device."""
+        return self._driving(self._rank.calls) & _versions(self._rank, names)
+
     def _in_calls(self, names: tuple[str, ...]) -> Cover:
-        r = self._rank
-        return _cover(r.calls, self._driving(r.calls) & _versions(r, names))
+        return _cover(self._rank.calls, self.calls_of(names))
 
     def _in_frames(self, wanted: Iterable[tuple[str, tuple[str, ...]]]) -> Cover:
         r = self._rank
