@@ -1,0 +1,116 @@
+"""Batches are made by the training process itself
+
+What it means
+    The DataLoader has no workers (`num_workers=0`): the thread that launches the GPU's work
+    also reads, decodes and collates each batch, and the device runs nothing meanwhile.
+
+Why it happens
+    `num_workers=0` is the default of `torch.utils.data.DataLoader`, and is set for debugging.
+
+How to confirm
+    The range of the wait is named `_SingleProcessDataLoaderIter`. With `num_workers=4`
+    the wait becomes short, or is reported as DAT005.
+
+How to fix
+    Give the loader workers, and keep them: `DataLoader(..., num_workers=N,
+    persistent_workers=True)`, with N at most the CPUs of the process. If batches are
+    copied from pageable memory, add `pin_memory=True` and copy with `non_blocking=True`.
+    Where workers cannot be used, make the function that is named cheaper, or do its work on
+    the device.
+
+Limits
+    Loaders of `torch.utils.data` (and torchdata's) only. Loading that overlaps with running
+    kernels costs nothing here. A data set that already lives on the device needs no workers;
+    it does not wait long, either.
+
+References
+    - https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
+    - https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from necropsy.evidence.traces import Traces
+from necropsy.finding import Fact, Finding, Fix, Place, Severity
+from necropsy.rule import rule
+from necropsy.trace.claim import about, in_function, ms, part
+
+if TYPE_CHECKING:
+    from necropsy.trace.loading import Slow
+    from necropsy.trace.profile import Profile
+
+STACKING: Final = 0.5  # part of loading from which collating is where it goes
+
+
+class Thresholds(Struct, frozen=True):
+    """`share` of the steps' time: 5 %, as DAT001; what waits less gains little from workers."""
+
+    share: float = 0.05
+
+
+@rule("DAT002", "synchronous-loader", Severity.WARNING, settings=Thresholds)
+def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+    """One finding a rank whose main thread makes its batches."""
+    for p in traces.profiles:
+        if p.graphs or p.share(p.partition.total("data loading")) < t.share:
+            continue
+        from necropsy.trace.loading import waiting_steps, workers
+
+        if workers(p) is False and 2 * waiting_steps(p) > len(p.steps):
+            yield _finding(p)
+
+
+def _finding(p: Profile) -> Finding:
+    from necropsy.trace.loading import collating, loops, pageable, slow_functions, strided, waits
+
+    waited, sites, slow = p.partition.total("data loading"), loops(p), slow_functions(p)
+    first = sites[0].place if sites else None
+    idle = "while the GPU does nothing" if not p.cpu_only else "before it can compute"
+    facts: dict[str, Fact] = {"batches": sum(s.count for s in sites)}
+    stacking = collating(p)
+    view = strided(p) if stacking >= STACKING else None
+    where = ""
+    if slow:
+        whole = waits(p).total
+        facts |= {_named(s.place): part(s.ns / whole) for s in slow}
+        where = f", mostly in {_named(slow[-1].place)}"
+    elif stacking >= STACKING:
+        facts["stacking samples (default_collate)"] = part(stacking)
+        where = ", mostly stacking samples"
+    return about(
+        p,
+        f"The DataLoader{in_function(first)} has no workers: each {p.step_word} spends "
+        f"{ms(p.per_step(waited))} ({part(p.share(waited))}) making its batch in the main thread{where}, {idle}.",
+        Severity.WARNING,
+        shows="enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        ns=waited,
+        places=[first, *(s.place for s in reversed(slow)), view[1] if view else None],
+        event=f"loading@{p.input}",
+        facts=facts,
+        fixes=_fixes(slow, pageable(p), view),
+    )
+
+
+def _named(place: Place | None) -> str:
+    return place.function if place is not None else ""
+
+
+def _fixes(slow: list[Slow], pageable: bool, view: tuple[str, Place | None] | None) -> tuple[Fix, ...]:
+    pinned = ", pin_memory=True" if pageable else ""
+    copied = " and copy with `.to(device, non_blocking=True)`" if pageable else ""
+    fixes = [Fix(f"`DataLoader(..., num_workers=4, persistent_workers=True{pinned})`{copied}; tune the number", "code")]
+    if slow:
+        cheaper = f"Make `{_named(slow[-1].place)}` cheaper, store its results, or do its work on the device"
+        fixes.append(Fix(cheaper, "code"))
+    if view is not None:
+        contiguous = (
+            f"Try `.contiguous()` behind `{view[0]}` in `{_named(view[1])}`: "
+            "stacking samples that are not contiguous copies element by element"
+        )
+        fixes.append(Fix(contiguous, "code"))
+    return tuple(fixes)
