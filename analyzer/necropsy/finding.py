@@ -113,6 +113,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     those of all copies (a rule gives those of the events it claims); `attempts`, `moment`,
     `began` (the clock when its input began) and `explained_by` are set by `correlate`.
     `explained_by` is the fingerprint of the cause.
+    `subject` tells findings of one rule at one place apart: which of several values that line uses.
     """
 
     message: str
@@ -145,6 +146,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     attempts: tuple[int, ...] = ()
     moment: float | None = None
     began: float | None = None
+    subject: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -152,7 +154,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         place = self.code[0] if self.code else None
         where = (place.file.replace("\\", "/").rsplit("/", 1)[-1], *_words(place)) if place else ()
         what = "".join(c for c in self.anchor.text if not c.isdigit()) if not place else ""
-        key = "\0".join((self.rule, *where, what))
+        key = "\0".join((self.rule, *where, what, *([self.subject] if self.subject else [])))
         return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 

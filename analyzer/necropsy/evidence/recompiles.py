@@ -74,6 +74,7 @@ class Recompiles(Table[RecompileRow]):
         self.dropped = 0
         self.told: object = None  # what `provenance.recompiles.stories` made of the rows
         self._seen: set[tuple[object, ...]] = set()
+        self._failed: dict[tuple[object, ...], dict[str, str]] = {}  # function -> version -> whose value it failed at
 
     def add(self, record: Record) -> None:
         """Make a row of a recompilation."""
@@ -83,7 +84,7 @@ class Recompiles(Table[RecompileRow]):
             return
         if self._again(record):
             return
-        found = deciding(record.entries)
+        found = self._deciding(record)
         guard = found.guard if found is not None else None
         self.rows.append(
             RecompileRow(
@@ -108,6 +109,17 @@ class Recompiles(Table[RecompileRow]):
                 attempt=record.attempt,
             )
         )
+
+    def _deciding(self, record: Recompile) -> GuardFailure | None:
+        """The failure that called for the new version, judged with what the versions failed at before."""
+        o = record.origin
+        function = (o.rank, o.pid, o.host, record.attempt, record.anchor.input, record.compile_id.rpartition("/")[0])
+        before = self._failed.setdefault(function, {})
+        found = deciding(record.entries, before)
+        for entry in record.entries:
+            if entry and entry[0].entry:
+                before[entry[0].entry] = entry[0].guard.source
+        return found
 
     def _again(self, record: Recompile) -> bool:
         """Whether the same entry was read before: TORCH_LOGS_OUT writes it to a file besides."""

@@ -28,6 +28,7 @@ CALL: Final = "call"
 SHAPE: Final = "shape"
 WANTED: Final = "wanted"
 LIMIT: Final = "limit"
+WRAPPER: Final = "wrapper"
 OTHER: Final = "other"
 
 # Wordings of all releases, read from torch/_dynamo of 2.1 to 2.13; the first that fits decides.
@@ -60,6 +61,11 @@ _CAUSES: Final[tuple[tuple[str, str], ...]] = (
      r"|Unsupported function call|Unsupported method call|untraceable|C/C\+\+"),
 )  # fmt: skip
 _EXPRESSIONS: Final = tuple((cause, lazily(regex)) for cause, regex in _CAUSES)
+# Modules that wrap another one for training on many devices: their own forward is not meant to be traced.
+_WRAPPERS: Final = lazily(
+    r"[/\\]torch[/\\](?:nn[/\\]parallel[/\\]distributed\.py|distributed[/\\](?:fsdp|_composable)[/\\])"
+)
+_BETWEEN: Final = lazily(r"[/\\]contextlib\.py$|[/\\]torch[/\\]_dynamo[/\\]")
 _RANK: Final = {"exception": 0, "break": 1, "notice": 2, "warning": 3, "copy": 4}
 
 
@@ -128,8 +134,8 @@ def incidents(rows: Iterable[GraphBreak], tallies: Mapping[Key, Tally]) -> list[
     groups: dict[Key, Incident] = {}
     counted: dict[Key, set[Key]] = {}
     for row in rows:
-        cause = cause_of(row.kind, row.context, row.explanation)
         frame, inner = _claim(row, known)
+        cause = WRAPPER if _in_wrapper(row, known) else cause_of(row.kind, row.context, row.explanation)
         key = (cause, frame.file, frame.line or 0) if frame else (cause, row.file, row.line)
         found = groups.get(key)
         if found is None:
@@ -169,6 +175,13 @@ def _claim(row: GraphBreak, known: dict[tuple[str, int], tuple[Frame, ...]]) -> 
     found = claimed_frame(frames)
     inner = frames[-1] if frames and found is not frames[-1] and is_library(frames[-1].file) else None
     return found, inner
+
+
+def _in_wrapper(row: GraphBreak, known: dict[tuple[str, int], tuple[Frame, ...]]) -> bool:
+    """Whether it happened in the own code of DistributedDataParallel or its like, not in the module inside."""
+    frames = row.frames or known.get((row.file, row.line), ())
+    own = next((f for f in reversed(frames) if not _BETWEEN.search(f.file)), None)
+    return own is not None and _WRAPPERS.search(own.file) is not None
 
 
 def _folded(found: list[Incident]) -> list[Incident]:

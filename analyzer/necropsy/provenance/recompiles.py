@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from msgspec import Struct, field
 
+from necropsy_parsers.grammars.guard import Guard
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.records import Origin
 from necropsy_parsers.text.guard_failure import GuardFailure
@@ -18,7 +19,7 @@ from necropsy.evidence.recompiles import RecompileRow, Recompiles
 from necropsy.finding import Place
 from necropsy.provenance.dynamo import plain_function, resumed_at
 from necropsy.provenance.frames import is_library
-from necropsy.provenance.guards import guard_place
+from necropsy.provenance.guards import bound_place, guard_place
 from necropsy.provenance.sizes import SizeLines
 
 Row = RecompileRow | RecompileLimit
@@ -100,6 +101,8 @@ class Story(Struct, dict=True):
         """The line that made the guard; else where the size entered; else the function that was compiled."""
         if self.fixed is not None:
             return self.fixed
+        if self.bound is not None:
+            return self.bound
         for row in self._speaking():
             if (found := guard_place(failure_of(row), self.known)) is not None:
                 return found
@@ -110,6 +113,11 @@ class Story(Struct, dict=True):
         lead = self.lead
         yield lead
         yield from (row for row in self.all() if row is not lead and self._same_guard(row, lead))
+
+    @cached_property
+    def bound(self) -> Place | None:
+        """The line behind the upper bound that the changing size has passed."""
+        return bound_place(self.failure, self.now, self.known)
 
     @cached_property
     def entered(self) -> Place | None:
@@ -149,12 +157,7 @@ class Story(Struct, dict=True):
         a, b = failure_of(row), failure_of(lead)
         if a is None or b is None:
             return False
-        return (a.guard.kind, a.guard.source, a.guard.dim, a.guard.term) == (
-            b.guard.kind,
-            b.guard.source,
-            b.guard.dim,
-            b.guard.term,
-        )
+        return _compared(a.guard) == _compared(b.guard)
 
     @cached_property
     def header(self) -> Place | None:
@@ -194,13 +197,15 @@ class Story(Struct, dict=True):
         return list(dict.fromkeys(r.compile_id for r in self.all() if r.compile_id))
 
 
+def _compared(guard: Guard) -> tuple[str, str, int | None, str]:
+    """Kind, source, dimension, and how it is compared: with one value (""), or by a relation."""
+    relation = guard.term or ("relation" if guard.kind == "size" and guard.operator not in ("==", "") else "")
+    return guard.kind, guard.source, guard.dim, relation
+
+
 def _alike(found: GuardFailure | None, lead: GuardFailure) -> bool:
     """Whether a guard compares the same thing."""
-    if found is None or (found.guard.source, found.guard.dim, found.guard.term) != (
-        lead.guard.source,
-        lead.guard.dim,
-        lead.guard.term,
-    ):
+    if found is None or _compared(found.guard)[1:] != _compared(lead.guard)[1:]:
         return False
     return found.guard.kind == lead.guard.kind or {found.guard.kind, lead.guard.kind} <= VALUES
 
@@ -235,7 +240,8 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
         return
     guard = failure.guard
     kind = "value" if guard.kind in VALUES else guard.kind
-    subject = (kind, guard.source or guard.raw, guard.dim, guard.term)
+    source = "" if kind == "state" else guard.source or guard.raw
+    subject = (kind, source, *_compared(guard)[2:])
     if row.function:
         yield ("function", header_key(row), subject)
     frame_id = row.compile_id.rpartition("/")[0]

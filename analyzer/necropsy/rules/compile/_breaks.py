@@ -17,7 +17,7 @@ from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Cost, Fact, Finding, Fix, Place, Severity
-from necropsy.provenance.breaks import Incident
+from necropsy.provenance.breaks import WRAPPER, Incident
 from necropsy.provenance.dynamo import claimed_frame, resumed_at
 from necropsy.provenance.frames import place_of
 
@@ -71,7 +71,7 @@ def tell(
     severity: Severity = Severity.WARNING,
 ) -> Iterator[Finding]:
     """The findings about an incident. `fact` is the sentence's beginning, `cost` what the break costs."""
-    fixes = (*fixes, *hints(incident, fixes))
+    fixes = (*fixes, *(hints(incident, fixes) if incident.cause != WRAPPER else ()))
     ended = False
     for row in raised(incident, exceptions):
         ended = ended or not row.handled

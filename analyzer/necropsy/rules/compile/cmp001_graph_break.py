@@ -21,8 +21,9 @@ How to fix
     edge of the compiled region, or compile the parts by themselves.
 
 Limits
-    A break that the program asks for (`torch._dynamo.graph_break()`) is a note. How much time a
-    break costs the log does not tell.
+    A break that the program asks for (`torch._dynamo.graph_break()`) is a note, and so is one in
+    the own forward of DistributedDataParallel or FSDP, which is not meant to be traced. How much
+    time a break costs the log does not tell.
 
 References
     - https://meta-pytorch.github.io/compile-graph-break-site/
@@ -39,7 +40,7 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Finding, Severity
-from necropsy.provenance.breaks import OTHER, WANTED
+from necropsy.provenance.breaks import OTHER, WANTED, WRAPPER
 from necropsy.rule import rule
 from necropsy.rules.compile._breaks import of_cause, quoted, tell
 
@@ -47,9 +48,13 @@ from necropsy.rules.compile._breaks import of_cause, quoted, tell
 @rule("CMP001", "graph-break", Severity.WARNING, general=True)
 def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line, for breaks of no special kind."""
-    for incident in of_cause(breaks, skips, OTHER, WANTED):
+    for incident in of_cause(breaks, skips, OTHER, WANTED, WRAPPER):
         kind = one_line(incident.told.kind, 140)
-        if incident.cause == WANTED:
+        if incident.cause == WRAPPER:
+            fact = "DistributedDataParallel (or FSDP) does not let its own forward be traced, which is as it should be"
+            cost = "the module inside can be compiled by itself"
+            yield from tell(incident, exceptions, compiles, fact, cost=cost, severity=Severity.NOTE)
+        elif incident.cause == WANTED:
             fact = f"{quoted(incident.place)} asks for a graph break ({kind or 'torch._dynamo.graph_break()'})"
             yield from tell(incident, exceptions, compiles, fact, severity=Severity.NOTE)
         else:

@@ -46,6 +46,7 @@ from necropsy.provenance.recompiles import Story, stories
 from necropsy.provenance.sizes import SizeLines
 from necropsy.rule import rule
 from necropsy.rules.compile import _recompiles as say
+from necropsy.rules.compile._recompile_fixes import fixes_for
 
 
 class Thresholds(Struct, frozen=True):
@@ -76,7 +77,7 @@ def check(
     known = say.versions(told, settings)
     quiet: list[Story] = []
     for story in told:
-        fixes = say.fixes(story, known)
+        fixes = fixes_for(story, known)
         yield from _forbidden(story, exceptions, fixes)
         if not story.rows or story.limits or say.is_int_attribute(story) or _told_by_exception(story):
             continue
@@ -86,7 +87,7 @@ def check(
             quiet.append(story)
     quiet.sort(key=lambda s: -len(s.rows))
     for story in quiet[: thresholds.notes]:
-        yield _finding(story, Severity.NOTE, say.fixes(story, known), compiles, quiet[thresholds.notes :])
+        yield _finding(story, Severity.NOTE, fixes_for(story, known), compiles, quiet[thresholds.notes :])
 
 
 def _told_by_exception(story: Story) -> bool:
@@ -105,6 +106,7 @@ def _finding(
         _message(story, severity),
         severity,
         code=say.code_of(story),
+        subject=say.about(story),
         ranks=story.ranks(),
         facts=facts,
         fixes=fixes,
@@ -157,6 +159,7 @@ def _forbidden(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> 
             row,
             f"{say.functions(story)} had to be recompiled because {why}, which {setting} forbids: the call failed.",
             code=say.code_of(story) or row.places,
+            subject=say.about(story),
             facts=say.facts(story),
             fixes=fixes,
             claims=frozenset({event_of(row)}),

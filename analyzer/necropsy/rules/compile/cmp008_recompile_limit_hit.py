@@ -45,6 +45,7 @@ from necropsy.provenance.recompiles import Story, failure_of, stories
 from necropsy.provenance.sizes import SizeLines
 from necropsy.rule import rule
 from necropsy.rules.compile import _recompiles as say
+from necropsy.rules.compile._recompile_fixes import fixes_for
 
 
 @rule("CMP008", "recompile-limit-hit", Severity.ERROR, aliases=("cache-size-limit",))
@@ -61,7 +62,7 @@ def check(
     known = say.versions(told, settings)
     for story in told:
         if story.limits:
-            yield _finding(story, exceptions, say.fixes(story, known))
+            yield _finding(story, exceptions, fixes_for(story, known))
 
 
 def _finding(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> Finding:
@@ -91,6 +92,7 @@ def _finding(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> Fi
             f"{fact}; recompiling further is forbidden (fullgraph=True or fail_on_recompile_limit_hit): the run ended.",
             **common,
             code=say.code_of(story) or row.places,
+            subject=say.about(story),
             claims=events,
         )
     return from_record(
@@ -99,6 +101,7 @@ def _finding(story: Story, exceptions: Exceptions, fixes: tuple[Fix, ...]) -> Fi
         Severity.ERROR,
         **common,
         code=say.code_of(story),
+        subject=say.about(story),
         claims=events,
     )
 

@@ -42,6 +42,7 @@ from necropsy.provenance.recompiles import Story, stories
 from necropsy.provenance.sizes import SizeLines
 from necropsy.rule import rule
 from necropsy.rules.compile import _recompiles as say
+from necropsy.rules.compile._recompile_fixes import changes, fixes_for
 
 
 class Thresholds(Struct, frozen=True):
@@ -72,9 +73,10 @@ def check(
                 _message(story),
                 severity,
                 code=say.code_of(story),
+                subject=say.about(story),
                 ranks=story.ranks(),
                 facts=say.facts(story),
-                fixes=say.fixes(story, known),
+                fixes=fixes_for(story, known),
                 cost=say.spent(story, compiles),
                 related=say.related(story),
                 count=len(story.rows),
@@ -86,7 +88,7 @@ def _message(story: Story) -> str:
     name = say.subject(story)
     times = f"{count} times" if count > 1 else "once"
     end = "each new value is compiled again"
-    if place is not None and place.text and not say.changes(place, name.strip("`").rpartition(".")[2]):
+    if place is not None and place.text and not changes(place, name.strip("`").rpartition(".")[2]):
         end = "each value is compiled by itself (this line reads it)"
     why = f"{name} changes{say.change(story)}{say.quoted(story)}"
     return f"{say.functions(story)} recompiled {times} because {why}: {end}."
