@@ -1,0 +1,184 @@
+"""Copies between host and device, and layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.tracing import TraceBuilder
+
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+PINNED = "HtoD (Pinned -> Device)"
+PAGEABLE = "HtoD (Pageable -> Device)"
+BACK = "DtoH (Device -> Pageable)"
+GEMM = "nvjet_tst_128x256_64x4_2x1_v_bz_TNN"
+
+
+@contextmanager
+def program(t: TraceBuilder, script: str, steps: int = 4) -> Iterator[Iterator[int]]:
+    """A script's frames and its numbered steps."""
+
+    def numbered() -> Iterator[int]:
+        for n in range(steps):
+            with t.step(n):
+                yield n
+
+    with t.frame(f"{script}(88): <module>", f"{script}(52): main"):
+        yield numbered()
+
+
+def move(
+    t: TraceBuilder, way: str, dims: list[int], us: float, *, item: int = 4, waits: bool = True, vain: bool = False
+) -> None:
+    """`x.to(device)`: the operators, the copy and, for a blocking one, the wait."""
+    size = item
+    for d in dims:
+        size *= d
+    kinds = ["float", "float", "Scalar"]
+    told: dict[str, Any] = {"Concrete Inputs": ["", "", str(vain)]}
+    with (
+        t.op("aten::to", dims=[dims]),
+        t.op("aten::_to_copy", dims=[dims]),
+        t.op("aten::copy_", dims=[dims, dims, []], types=kinds, **told),
+    ):
+        t.copy(way, size, us)
+        if waits:
+            t.wait(tail=2.0)
+
+
+def compute(t: TraceBuilder, us: float, function: str = "seg_train.py(20): forward") -> None:
+    """One large product, at some 600 TFLOP/s."""
+    rows = max(128, round(us * 6e8 / (2 * 4096 * 4096) / 128) * 128)
+    with t.frame(function), t.op("aten::mm", dims=[[rows, 4096], [4096, 4096]]):
+        t.launch(GEMM, us=us)
+
+
+def loading(way: str, us: float, *, vain: bool = False) -> TraceBuilder:
+    """Batches of 38.5 MB that a loader gives, moved to the GPU."""
+    t = TraceBuilder()
+    with program(t, "seg_train.py") as steps:
+        for _ in steps:
+            with t.annotation(LOADER), t.frame("torch/utils/data/dataloader.py(708): __next__"):
+                t.host(200)
+            with t.frame("seg_train.py(31): to_device"):
+                move(t, way, [64, 3, 224, 224], us, waits=not vain, vain=vain)
+            compute(t, 30_000)
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def hidden() -> TraceBuilder:
+    """Pageable copies on a side stream, while the step's kernels run."""
+    t = TraceBuilder()
+    with program(t, "seg_train.py") as steps:
+        for _ in steps:
+            compute(t, 30_000)
+            with t.frame("seg_train.py(31): prefetch"), t.op("aten::copy_", dims=[[64, 3, 224, 224]]):
+                t.copy(PAGEABLE, 38_535_168, 6_000, stream=13)
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def records(count: int, *, stacked: bool = False) -> TraceBuilder:
+    """Small records that are moved one by one, or stacked first."""
+    t = TraceBuilder()
+    with program(t, "rank_docs.py", 3) as steps:
+        for _ in steps:
+            with t.frame("rank_docs.py(17): gather"):
+                for _ in range(1 if stacked else count):
+                    move(t, PAGEABLE, [count if stacked else 1, 256], 2.5)
+            compute(t, 6_000, "rank_docs.py(28): forward")
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def features(way: str, dims: list[int], us: float) -> TraceBuilder:
+    """Features that are brought back to the host in each step."""
+    t = TraceBuilder()
+    with program(t, "embed_corpus.py") as steps:
+        for _ in steps:
+            compute(t, 20_000, "embed_corpus.py(14): encode")
+            with t.frame("embed_corpus.py(33): keep"):
+                move(t, way, dims, us)
+    return t
+
+
+def bias(*, on_device: bool = False, once: bool = False, shapes: bool = True) -> TraceBuilder:
+    """A bias that a forward builds with `torch.full`, on the CPU or on the device."""
+    t = TraceBuilder()
+    dims = [512, 1024]
+
+    def build() -> None:
+        sizes: dict[str, Any] = {"Concrete Inputs": [str(dims), "0.001", "", "", ""]} if shapes else {}
+        fill = t.op("aten::fill_", dims=[dims, []] if shapes else None)
+        factory = t.op("aten::full", dims=[[], []] if shapes else None, types=["ScalarList", "Scalar"], **sizes)
+        with t.frame("mixer.py(41): make_bias"):
+            with factory, fill:
+                if on_device:
+                    t.launch("void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>", us=3)
+                else:
+                    t.host(150)
+            if not on_device:
+                move(t, PAGEABLE, dims, 250)
+
+    with program(t, "mixer.py") as steps:
+        for n in steps:
+            for _ in range(3):
+                if n == 0 or not once:
+                    build()
+                compute(t, 4_000, "mixer.py(55): forward")
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def extension(call: str, us: float) -> TraceBuilder:
+    """An extension that copies its parameters with a call of the runtime of its own."""
+    t = TraceBuilder()
+    with program(t, "ray_render.py") as steps:
+        for _ in steps:
+            with t.frame("ray_render.py(26): render"), t.op("raylib::upload"):
+                t.copy("HtoD (Pinned -> Device)", 8 << 20, us, call=call, call_us=us + 10 if "Async" not in call else 6)
+            compute(t, 12_000, "ray_render.py(26): render")
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def checkerboard(gigabytes: float, size: int = 64 << 20) -> TraceBuilder:
+    """Pinned copies at a given rate, then 30 ms of work."""
+    t = TraceBuilder()
+    with program(t, "tiles.py") as steps:
+        for _ in steps:
+            with t.frame("tiles.py(19): upload"), t.op("aten::copy_", dims=[[size // 4], [size // 4], []]):
+                t.copy(PINNED, size, size / gigabytes / 1e3)
+            compute(t, 30_000, "tiles.py(27): forward")
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+CASES = {
+    "MEM002/fires-bias-in-forward": bias,
+    "MEM002/silent-built-on-the-device": lambda: bias(on_device=True),
+    "MEM002/silent-built-in-the-first-step": lambda: bias(once=True),
+    "MEM002/silent-no-shapes": lambda: bias(shapes=False),
+    "MEM003/fires-loader-does-not-pin": lambda: loading(PAGEABLE, 6_000),
+    "MEM003/fires-non-blocking-in-vain": lambda: loading(PAGEABLE, 6_000, vain=True),
+    "MEM003/silent-pinned": lambda: loading(PINNED, 700),
+    "MEM003/silent-hidden-behind-compute": hidden,
+    "MEM004/fires-extension-copies": lambda: extension("cudaMemcpy", 700),
+    "MEM004/silent-asynchronous": lambda: extension("cudaMemcpyAsync", 700),
+    "MEM005/fires-one-by-one": lambda: records(12),
+    "MEM005/fires-features-brought-back": lambda: features(BACK, [64, 512, 1024], 30_000),
+    "MEM005/silent-stacked": lambda: records(12, stacked=True),
+    "MEM005/silent-means-brought-back": lambda: features(BACK, [64, 1024], 60),
+    "MEM005/silent-a-few-small-ones": lambda: records(6),
+    "MEM007/fires-narrow-link": lambda: checkerboard(3.1),
+    "MEM007/silent-pcie3": lambda: checkerboard(12.0),
+    "MEM007/silent-small-copies": lambda: checkerboard(1.5, 256 << 10),
+}
