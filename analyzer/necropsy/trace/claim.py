@@ -65,3 +65,8 @@ def part(share: float) -> str:
 def in_function(place: Place | None) -> str:
     """` in main`, or nothing."""
     return f" in {place.function}" if place is not None and place.function else ""
+
+
+def times(number: float) -> str:
+    """How often: `once`, `24 times`, `1.5 times`."""
+    return "once" if round(number, 2) == 1 else f"{number:.3g} times"
