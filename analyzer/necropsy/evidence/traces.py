@@ -12,6 +12,7 @@ from necropsy_parsers.trace.model import Trace
 from necropsy.evidence import Table
 
 if TYPE_CHECKING:
+    from necropsy.trace.fleet import Fleet
     from necropsy.trace.profile import Profile
 
 
@@ -53,12 +54,13 @@ class Traces(Table[TraceRow]):
         super().__init__()
         self.traces: list[Trace] = []
         self._profiles: list[Profile] | None = None
+        self._fleets: list[Fleet] | None = None
 
     def add(self, record: Record) -> None:
         """Take a trace."""
         assert isinstance(record, Trace)
         self.traces.append(record)
-        self._profiles = None
+        self._profiles = self._fleets = None
 
     @property
     def profiles(self) -> list[Profile]:
@@ -68,6 +70,15 @@ class Traces(Table[TraceRow]):
 
             self._profiles = profiles_of(self.traces)
         return self._profiles
+
+    @property
+    def fleets(self) -> list[Fleet]:
+        """The jobs of which several ranks were recorded at the same time."""
+        if self._fleets is None:
+            from necropsy.trace.fleet import fleets_of
+
+            self._fleets = fleets_of(self.profiles)
+        return self._fleets
 
     @property
     def gpu_profiles(self) -> list[Profile]:

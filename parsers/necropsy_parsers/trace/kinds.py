@@ -51,7 +51,7 @@ OP: Final = _kind(
     "external sequence forward_thread nelems_in nelems_out group_size",
     "dims types strides values stack modules kernel_file collective dtype group",
 )
-ANNOTATION: Final = _kind("annotation", event.OpArgs, "external", "stack")
+ANNOTATION: Final = _kind("annotation", event.OpArgs, "external", "stack dims types")  # sizes: of gloo's collectives
 GPU_ANNOTATION: Final = _kind("gpu_annotation", event.CallArgs, "external")
 FRAME: Final = _kind("frame", event.FrameArgs, "number parent module")
 MEMORY: Final = _kind("memory", event.MemoryArgs, "bytes address device_type device allocated reserved")

@@ -1,0 +1,224 @@
+"""Who comes last to collectives, how long the others wait for it, and what it does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from necropsy.finding import Place
+from necropsy.trace.collectives import collectives_of, exposed
+from necropsy.trace.fleet import Fleet, Meeting
+from necropsy.trace.intervals import Cover
+from necropsy.trace.nesting import NONE
+from necropsy.trace.partition import BUCKETS, covers_of
+from necropsy.trace.profile import Profile
+from necropsy.trace.rank import Rows
+
+SUSPECTS: Final = 8  # ranks that are looked at: those for which the others wait longest
+COUNTS: Final = 0.01  # of a step: waits below it say nothing of that step
+
+# Bucket of the late rank's time before it arrives -> what a sentence says it does.
+DOING: Final = {
+    "compute": "computes",
+    "copies": "copies between host and device",
+    "data loading": "waits for its DataLoader",
+    "compiling": "compiles",
+    "saving": "writes a checkpoint",
+    "collecting garbage": "collects garbage",
+    "allocating": "takes memory from the driver",
+    "synchronising": "waits for its own device",
+    "dispatching": "launches operators",
+    "Python": "runs Python code between operators",
+    "operators": "runs operators",
+}
+
+
+class Late(Struct, frozen=True):
+    """A rank for which the others wait.
+
+    `waited` is the mean of the others' ns in all judged steps in which a collective was
+    under way, nothing computed and this rank had not come; `steps` the part of the steps
+    in which that was more than 1 %; `meetings` and `of` count collectives.
+    """
+
+    profile: Profile
+    waited: int
+    share: float
+    steps: float
+    meetings: int
+    of: int
+
+
+class Cause(Struct, frozen=True):
+    """What the late rank does more of than the others before it arrives: a bucket, its ns in all steps, functions."""
+
+    bucket: str
+    ns: int
+    coverage: float
+    places: tuple[Place, ...]
+
+
+def latecomers(fleet: Fleet) -> list[Late]:
+    """The ranks for which others wait, longest first; none where clocks cannot be compared."""
+    if not fleet.trusted:
+        return []
+    suspects = np.argsort(-_lateness(fleet), kind="stable")[:SUSPECTS]
+    found = [_late(fleet, int(s)) for s in suspects]
+    return sorted((x for x in found if x is not None and x.waited > 0), key=lambda x: -x.waited)
+
+
+def _lateness(fleet: Fleet) -> NDArray[np.float64]:
+    """For each rank, the sum of the ns by which it came after the one before it."""
+    found = np.zeros(len(fleet.profiles))
+    for m in fleet.meetings:
+        ordered = np.sort(m.start, axis=1)
+        np.add.at(found, np.array(m.members)[m.last], (ordered[:, -1] - ordered[:, -2]).astype(np.float64))
+    return found
+
+
+def _late(fleet: Fleet, suspect: int) -> Late | None:
+    steps: list[NDArray[np.bool_]] = []
+    waited: list[float] = []
+    share: list[float] = []
+    for i, p in enumerate(fleet.profiles):
+        if i == suspect or not any(i in m.members and suspect in m.members for m in fleet.meetings):
+            continue
+        ns = waits_for(fleet, i, suspect).within(p.steps.start, p.steps.end)
+        steps.append(ns > np.maximum(COUNTS * p.steps.length, fleet.residual or 0))
+        waited.append(float(ns.sum()))
+        share.append(p.share(int(ns.sum())))
+    if not waited:
+        return None
+    met = [m for m in fleet.meetings if suspect in m.members]
+    last = sum(int((m.last == m.members.index(suspect)).sum()) for m in met)
+    recurs = float(np.concatenate(steps).mean()) if steps else 0.0
+    p = fleet.profiles[suspect]
+    return Late(p, int(np.mean(waited)), float(np.mean(share)), recurs, last, sum(len(m) for m in met))
+
+
+def waits_for(fleet: Fleet, waiting: int, suspect: int) -> Cover:
+    """When one rank was in a collective, did not compute, and the other was the last to come (its own clock)."""
+    starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for m in fleet.meetings:
+        if waiting not in m.members or suspect not in m.members:
+            continue
+        mine, last = m.members.index(waiting), m.members.index(suspect)
+        rows = m.last == last
+        starts.append(m.start[rows, mine] - fleet.offset[waiting])
+        ends.append(np.minimum(m.start[rows, last], m.end[rows, mine]) - fleet.offset[waiting])
+    return Cover.of(np.concatenate(starts), np.concatenate(ends)).overlap(exposed(fleet.profiles[waiting]))
+
+
+# -- why ----------------------------------------------------------------------
+
+
+def cause_of(fleet: Fleet, late: Late) -> Cause | None:
+    """What the late rank does more of between leaving one collective and coming to the next, or None."""
+    suspect = fleet.profiles.index(late.profile)
+    others = [i for i in range(len(fleet.profiles)) if i != suspect]
+    windows = {i: _before(fleet, i, suspect) for i in (suspect, *others[:SUSPECTS])}
+    mine = _spent(late.profile, windows[suspect])
+    theirs = [_spent(fleet.profiles[i], windows[i]) for i in windows if i != suspect]
+    more = {b: ns - float(np.mean([t.get(b, 0) for t in theirs])) for b, ns in mine.items()}
+    return excess(
+        late.profile, windows[suspect], [(fleet.profiles[i], windows[i]) for i in windows if i != suspect], more
+    )
+
+
+def excess(
+    late: Profile, window: Cover, others: Sequence[tuple[Profile, Cover]], more: dict[str, float]
+) -> Cause | None:
+    """The bucket that explains most of a rank's extra time, and the functions it is spent in."""
+    whole = sum(ns for ns in more.values() if ns > 0)
+    bucket = max(more, key=lambda b: more[b])
+    if whole <= 0 or bucket not in DOING:
+        return None
+    mine = functions(late, window, bucket)
+    theirs = [functions(p, w, bucket) for p, w in others]
+    extra = {
+        key: ns - float(np.mean([t.get(key, (None, 0))[1] for t in theirs])) for key, (_, ns) in mine.items()
+    }  # fmt: skip
+    ranked = sorted((k for k in extra if extra[k] >= 0.3 * more[bucket]), key=lambda k: -extra[k])
+    places = tuple(p for k in ranked[:2] if (p := mine[k][0]) is not None)
+    return Cause(bucket, int(more[bucket]), more[bucket] / whole, places)
+
+
+def _before(fleet: Fleet, i: int, suspect: int) -> Cover:
+    """A rank's time from the end of a collective to its arrival at the next for which the suspect was last."""
+    p = fleet.profiles[i]
+    arrivals = [
+        m.start[_counted(m, suspect), m.members.index(i)] - fleet.offset[i]
+        for m in fleet.meetings
+        if i in m.members and suspect in m.members
+    ]
+    at = np.sort(np.concatenate([np.empty(0, np.int64), *arrivals]))
+    ends = np.sort(collectives_of(p).end)
+    n = np.searchsorted(ends, at, "right") - 1
+    left = np.where(n >= 0, ends[np.maximum(n, 0)] if len(ends) else at, p.rank.window[0])
+    return Cover.of(left, at).overlap(Cover.of(p.steps.start, p.steps.end))
+
+
+def _counted(m: Meeting, suspect: int) -> NDArray[np.bool_]:
+    return np.asarray(m.last == m.members.index(suspect))
+
+
+def _spent(p: Profile, window: Cover) -> dict[str, float]:
+    """Nanoseconds by bucket within a set of time; `Python` is what no other holds."""
+    found = {b: float(c.overlap(window).total) for b, c in told_covers(p).items()}
+    found["Python"] = window.total - sum(found.values())
+    return found
+
+
+def told_covers(p: Profile) -> dict[str, Cover]:
+    """The partition's sets of time; of programs on the CPU, operators are the computing."""
+    if "covers" not in p.memo:
+        covers = covers_of(p.rank, p.activity)
+        if p.cpu_only:
+            covers["operators"] = covers.pop("dispatching")
+        p.memo["covers"] = covers
+    found: dict[str, Cover] = p.memo["covers"]
+    return found
+
+
+Spent = dict[tuple[str, str], tuple[Place | None, float]]
+
+
+def functions(p: Profile, window: Cover, bucket: str) -> Spent:
+    """(file, function) -> its place and its ns of a bucket within a set of time."""
+    if bucket == "compute":
+        starts = p.rank.kernels["start"]
+        sites = p.work_sites(p.rank.kernels, ~p.rank.collective & window.holds(starts))
+        return {(s.place.file, s.place.function): (s.place, float(s.ns)) for s in sites if s.place is not None}
+    covers = told_covers(p)
+    if bucket in covers:
+        return _own_time(p, covers[bucket].overlap(window))
+    taken = Cover.empty().union(*(covers[b] for b in (*BUCKETS, "operators") if b in covers))
+    return _own_time(p, window.minus(taken))
+
+
+def _own_time(p: Profile, time: Cover) -> Spent:
+    """Time on the main thread by the user's innermost function."""
+    r = p.rank
+    if not len(r.frames):
+        return {}
+    rows = np.flatnonzero((r.frames["thread"] == r.main_thread) & (r.user_frame == np.arange(len(r.frames))))
+    within = np.zeros(len(r.frames), np.int64)
+    within[rows] = time.within(r.frames["start"][rows], r.frames["end"][rows])
+    own = within.copy()
+    parent = r.frame_nest.parent[rows]
+    outer = np.where(parent >= 0, r.user_frame[np.maximum(parent, 0)], NONE)
+    np.subtract.at(own, outer[outer >= 0], within[rows[outer >= 0]])
+    found: Spent = {}
+    for site in p.sites(rows, rows, own[rows]):
+        if site.place is not None and site.ns > 0:
+            found[site.place.file, site.place.function] = (site.place, float(site.ns))
+    return found
+
+
+def own_work(p: Profile) -> Rows:
+    """Nanoseconds of each judged step in which the rank did not wait for others."""
+    return p.steps.length - exposed(p).within(p.steps.start, p.steps.end)
