@@ -166,8 +166,18 @@ class TraceBuilder:
         told = {"bytes": size, "memory bandwidth (GB/s)": size / us / 1e3 if us else 0}
         self.work("gpu_memcpy", f"Memcpy {way}", us, correlation, stream, told)
 
-    def collective(self, name: str, us: float, *, stream: int = 20, elements: int = 1 << 20, size: int = 2) -> None:
-        """An NCCL kernel with the arguments that torch adds since 2.2."""
+    def idle_at(self, stream: int) -> float:
+        """When the stream has done all that was submitted to it."""
+        return self._free.get(stream, 0.0)
+
+    def hold(self, stream: int, until: float) -> None:
+        """Let the stream wait, as for an event of another."""
+        self._free[stream] = max(self.idle_at(stream), until)
+
+    def collective(
+        self, name: str, us: float, *, stream: int = 20, elements: int = 1 << 20, size: int = 2, **args: Any
+    ) -> None:
+        """An NCCL kernel with the arguments that torch adds since 2.2 (`Seq` since 2.7, as one of `args`)."""
         told: dict[str, Any] = {
             "Collective name": name,
             "In msg nelems": elements,
@@ -177,6 +187,7 @@ class TraceBuilder:
             "Process Group Name": "0",
             "Process Group Description": "default_pg",
             "Process Group Ranks": str(list(range(size))),
+            **args,
         }
         self.launch(
             f"ncclDevKernel_{name}_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", us, stream=stream, **told
