@@ -6,7 +6,7 @@ What it means
 
 Why it happens
     Since torch 1.12 the default precision of matrix products is "highest", full float32.
-    Convolutions may use TF32 by default, matrix products may not.
+    Convolutions may use TF32 by default, matrix products may not. A program can turn off either.
 
 How to confirm
     `torch.get_float32_matmul_precision()` prints `highest`. In a profile the kernels of the
@@ -20,8 +20,11 @@ How to fix
 
 Limits
     TF32 rounds inputs to 10 bits of mantissa: harmless in most training, not in solvers or in
-    comparisons bit by bit. Nothing is gained where products already run in bf16 or fp16, and how
-    large the share of float32 products is the message does not tell.
+    comparisons bit by bit. Nothing is gained where products already run in bf16 or fp16. How
+    large the share of float32 products is a log does not tell: it stays a note. A profiler's
+    trace does: there the kernels' names must say that FP32 ran outside the tensor cores, calls
+    shorter than 20 us and those that the memory limits do not count, and where TF32 kernels
+    are there too, the program has allowed it and the rule keeps silent.
 
 References
     - https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html
@@ -31,13 +34,35 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from necropsy.evidence.perf_hints import PerfHints
 from necropsy.evidence.settings import Settings
-from necropsy.finding import Finding, Fix, Severity
+from necropsy.evidence.traces import Traces
+from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.releases import torch_release
 from necropsy.rule import rule
+from necropsy.trace.claim import about, in_function, ms, part, places_of
+
+if TYPE_CHECKING:
+    from necropsy.trace.profile import Profile
+    from necropsy.trace.roofline import Misfit
+
+_AMPERE: Final = (8, 0)
+
+
+class Thresholds(Struct, frozen=True):
+    """`share` of the steps' time in float32 products from which a trace is worth a warning.
+
+    `used`: part of such work that ran as TF32 from which the program has allowed it: libraries
+    take ordinary cores for a few shapes all the same.
+    """
+
+    share: float = 0.1
+    used: float = 0.1
+
 
 _SET: Final = Fix(
     "Allow TF32 for float32 matrix products if the model bears it", "code",
@@ -49,10 +74,63 @@ _NEWER: Final = Fix(
 )  # fmt: skip
 
 
-@rule("KRN019", "tf32-off", Severity.NOTE)
-def check(hints: PerfHints, settings: Settings) -> Iterator[Finding]:
-    """One note an attempt."""
-    release = torch_release(settings)
+_AUTOCAST: Final = Fix('Or train in BF16: `torch.autocast("cuda", dtype=torch.bfloat16)`', "code")
+_CONVOLUTIONS: Final = Fix(
+    "Allow TF32 for convolutions again", "code", command="torch.backends.cudnn.allow_tf32 = True"
+)
+
+
+@rule("KRN019", "tf32-off", Severity.NOTE, settings=Thresholds)
+def check(
+    hints: PerfHints | None, settings: Settings | None, traces: Traces | None, t: Thresholds
+) -> Iterator[Finding]:
+    """One note an attempt of a log; of a trace one warning for products and one for convolutions."""
+    if hints is not None:
+        yield from _warned(hints, settings)
+    for p in traces.gpu_profiles if traces is not None else ():
+        if not p.graphs:
+            yield from _measured(p, t)
+
+
+def _measured(p: Profile, t: Thresholds) -> Iterator[Finding]:
+    from necropsy.trace.roofline import cuda_capability, on_ordinary_cores
+
+    if cuda_capability(p) < _AMPERE:
+        return
+    for family in ("matmul", "convolution"):
+        found = on_ordinary_cores(p, sixteen_bit=False, family=family)
+        if found is None or p.share(found.ns) < t.share or found.tensor >= t.used * (found.tensor + found.ns):
+            continue
+        yield _of_trace(p, found, family)
+
+
+def _of_trace(p: Profile, found: Misfit, family: str) -> Finding:
+    from necropsy.trace.roofline import peaks_for
+
+    place = found.sites[0].place if found.sites else None
+    words = "Float32 matrix products" if family == "matmul" else "Float32 convolutions"
+    peaks = peaks_for(p)
+    times = round(peaks.tf32 / peaks.single, 1) if peaks is not None and peaks.single else 0.0
+    faster = {"peak of TF32 against FP32": f"{times:g} times"} if times > 1 else {}
+    return about(
+        p,
+        f"{words}{in_function(place)} take {ms(p.per_step(found.ns))} of each {p.step_word} "
+        f"({part(p.share(found.ns))} of the time) at full precision on ordinary cores: TF32, which would run them on "
+        "this GPU's tensor cores, is off.",
+        Severity.WARNING,
+        shows=found.kernels[0],
+        ns=found.ns,
+        places=places_of(found.sites),
+        confidence=Confidence.LIKELY,
+        event=f"ordinary:{family}:False@{p.input}",
+        claims=frozenset(f"kernel:{k}@{p.input}" for k in found.kernels),
+        facts={"kernels": found.calls, **faster},
+        fixes=(_SET, _NEWER, _AUTOCAST) if family == "matmul" else (_CONVOLUTIONS, _AUTOCAST),
+    )
+
+
+def _warned(hints: PerfHints, settings: Settings | None) -> Iterator[Finding]:
+    release = torch_release(settings) if settings is not None else None
     told: set[int] = set()
     for row in sorted(hints, key=lambda r: r.kind != "flash"):  # what is lost besides is worth more words
         if row.kind not in ("tf32", "flash") or row.attempt in told:
