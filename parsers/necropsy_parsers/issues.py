@@ -39,6 +39,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "text/invalid-utf8": Kind(NOTICE, "recorder", "bytes that are not UTF-8 were shown as U+FFFD"),
     "text/nul": Kind(NOTICE, "recorder", "NUL bytes were skipped (a sparse or preallocated log)"),
     "text/long-line": Kind(NOTICE, "reader", "the rest of a very long line was not analyzed"),
+    "text/wrapped": Kind(NOTICE, "recorder", "lines that were broken at a fixed column were put together again"),
     "text/cut-traceback": Kind(DATA_LOSS, "recorder", "a traceback ends without its exception line"),
     "text/headless-traceback": Kind(DATA_LOSS, "recorder", "a traceback starts in the middle"),
     "text/repeats-folded": Kind(INFO, "reader", "identical messages were counted, not kept"),

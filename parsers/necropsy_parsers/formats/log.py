@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
+from necropsy_parsers.text import unwrap
 from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.log import LogReader
 from necropsy_parsers.text.naming import named
@@ -76,4 +77,4 @@ def _json_lines(sample: bytes) -> bool:
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     """Records of a log."""
     reader = LogReader(source.name, issues, seq, named(source.name))
-    yield from reader.records(text_chunks(source.chunks(), source.name, issues))
+    yield from unwrap.records(text_chunks(source.chunks(), source.name, issues), reader.records, source.name, issues)
