@@ -30,7 +30,8 @@ GRAPH_LAUNCHES: Final = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 STREAM_CAPTURES: Final = ("cudaStreamBeginCapture", "hipStreamBeginCapture")
 REPLAYED: Final = 0.2  # of the device's time from which a trace is one of replays
 
-# Steps shorter than this part of the median are what a recording cut.
+# Steps at the recording's edges that are shorter than this part of the median are what it cut, unless their
+# optimizer stepped.
 WHOLE: Final = 0.5
 
 
@@ -79,11 +80,21 @@ class Profile:
 
     @cached_property
     def steps(self) -> Steps:
-        """The steps that are judged: without those far shorter than the median, which the recording cut."""
+        """The steps that are judged: without those at the edges that the recording cut.
+
+        A short one between others is a fact about the program: every second step may save
+        a checkpoint.
+        """
         steps = self.all_steps
         if len(steps) < 2:
             return steps
-        whole = steps.length >= WHOLE * float(np.median(steps.length))
+        long = np.flatnonzero(steps.length >= WHOLE * float(np.median(steps.length)))
+        whole = np.zeros(len(steps), np.bool_)
+        whole[long[0] : long[-1] + 1] = True
+        if steps.how == "annotation":
+            for columns in (self.rank.annotations, self.rank.ops):
+                ends = columns["end"][self.rank.where(columns, "Optimizer.step#")]
+                whole[steps.of(ends)[steps.of(ends) >= 0]] = True
         return Steps(steps.start[whole], steps.end[whole], steps.number[whole], steps.how, steps.word)
 
     @cached_property
