@@ -67,7 +67,7 @@ class Thresholds(Struct, frozen=True):
     calls: int = 3
 
 
-@rule("KRN017", "low-roofline-efficiency", Severity.WARNING, settings=Thresholds)
+@rule("KRN017", "low-roofline-efficiency", Severity.WARNING, settings=Thresholds, general=True)
 def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     """One finding a function, family and arithmetic."""
     for p in traces.gpu_profiles:
