@@ -162,7 +162,97 @@ def checkerboard(gigabytes: float, size: int = 64 << 20) -> TraceBuilder:
     return t
 
 
+COPYING = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<direct_copy_kernel_cuda>>"
+CONVOLVING = "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
+TO_LAST = "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false, true>"
+TO_FIRST = "void cudnn::engines_precompiled::nhwcToNchwKernel<__half, __half, float, true, false>"
+
+
+def convolving(layout_us: float, *, last: bool = False) -> TraceBuilder:
+    """A convolution of 8 ms, with two conversions of its layout."""
+    t = TraceBuilder()
+    steps_of = [16384, 1, 512, 8] if last else [16384, 4096, 64, 1]
+    told: dict[str, Any] = {"Input Strides": [steps_of, [72, 1, 24, 8] if last else [72, 9, 3, 1], []]}
+    dims = [[64, 256, 64, 64], [256, 256, 3, 3], []]
+    with program(t, "dense_unet.py") as steps:
+        for _ in steps:
+            convolution = t.op("aten::convolution", dims=dims, types=["c10::Half"] * 3, **told)
+            with t.frame("dense_unet.py(23): forward"), convolution, t.op("aten::cudnn_convolution", dims=dims):
+                if layout_us:
+                    t.launch(TO_LAST, layout_us)
+                t.launch(CONVOLVING, 500)
+                if layout_us:
+                    t.launch(TO_FIRST, layout_us)
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def heads(us: float, *, tall: bool = False) -> TraceBuilder:
+    """Attention whose heads are joined by a transposed reshape, and no convolution."""
+    t = TraceBuilder()
+    shape, steps_of = [16, 1024, 12, 128], [1572864, 128, 131072, 1]
+    told: dict[str, Any] = {"Input Strides": [[1572864, 1536, 128, 1], steps_of, []]}
+    with program(t, "decoder_lm.py") as steps:
+        for _ in steps:
+            with t.frame("decoder_lm.py(38): forward"):
+                with t.op("aten::_scaled_dot_product_flash_attention"):
+                    t.launch("flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, bf16>>", 3_000)
+                repack(t, shape, us, told)
+                if tall:
+                    repack(t, shape, us, told)
+            compute(t, 6_000, "decoder_lm.py(38): forward")
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def repack(t: TraceBuilder, shape: list[int], us: float, told: dict[str, Any]) -> None:
+    """`y.transpose(1, 2).contiguous()`."""
+    two = ["c10::BFloat16", "c10::BFloat16", "Scalar"]
+    clone = t.op("aten::clone", dims=[shape, []], types=two[1:])
+    with t.op("aten::contiguous", dims=[shape, []], types=two[1:]), clone:
+        with t.op("aten::copy_", dims=[shape, shape, []], types=two, **told):
+            t.launch(COPYING, us)
+
+
+def shifted() -> TraceBuilder:
+    """`logits[:, :-1].flatten(0, 1)`: a slice is copied, in the order in which it lies."""
+    t = TraceBuilder()
+    shape = [8, 511, 32768]
+    told: dict[str, Any] = {"Input Strides": [[16744448, 32768, 1], [16777216, 32768, 1], []]}
+    with program(t, "decoder_lm.py") as steps:
+        for _ in steps:
+            compute(t, 6_000, "decoder_lm.py(38): forward")
+            with t.frame("decoder_lm.py(44): loss"):
+                repack(t, shape, 900, told)
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+def head(n: int, kernel: str, us: float, *, strides: bool = True, m: int = 4096) -> TraceBuilder:
+    """A language model's last product: [m, 1024] times [1024, n]."""
+    t = TraceBuilder()
+    told: dict[str, Any] = {"Input Strides": [[1024, 1], [1, 1024]]} if strides else {}
+    with program(t, "decoder_lm.py") as steps:
+        for _ in steps:
+            compute(t, 6_000, "decoder_lm.py(38): forward")
+            with t.frame("decoder_lm.py(61): logits"):
+                with t.op("aten::linear"), t.op("aten::mm", dims=[[m, 1024], [1024, n]], **told):
+                    t.launch(kernel, us)
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
+UNALIGNED = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(Params)"
+
+
 CASES = {
+    "MEM001/fires-half-in-nchw": lambda: convolving(110),
+    "MEM001/silent-channels-last": lambda: convolving(0, last=True),
+    "MEM001/silent-attention-without-convolution": lambda: heads(100),
     "MEM002/fires-bias-in-forward": bias,
     "MEM002/silent-built-on-the-device": lambda: bias(on_device=True),
     "MEM002/silent-built-in-the-first-step": lambda: bias(once=True),
@@ -181,4 +271,12 @@ CASES = {
     "MEM007/fires-narrow-link": lambda: checkerboard(3.1),
     "MEM007/silent-pcie3": lambda: checkerboard(12.0),
     "MEM007/silent-small-copies": lambda: checkerboard(1.5, 256 << 10),
+    "MEM012/fires-vocabulary": lambda: head(50257, UNALIGNED, 2_000),
+    "MEM012/fires-without-strides": lambda: head(50257, UNALIGNED, 2_000, strides=False),
+    "MEM012/silent-padded": lambda: head(50304, GEMM, 700),
+    "MEM012/silent-odd-batch": lambda: head(50304, GEMM, 700, m=4099),
+    "MEM012/silent-small-part": lambda: head(1001, UNALIGNED, 60),
+    "MEM013/fires-heads-rewritten": lambda: heads(500, tall=True),
+    "MEM013/silent-heads-joined": lambda: heads(100),
+    "MEM013/silent-a-slice": shifted,
 }
