@@ -210,10 +210,12 @@ def heads(us: float, *, tall: bool = False) -> TraceBuilder:
 def repack(t: TraceBuilder, shape: list[int], us: float, told: dict[str, Any]) -> None:
     """`y.transpose(1, 2).contiguous()`."""
     two = ["c10::BFloat16", "c10::BFloat16", "Scalar"]
-    clone = t.op("aten::clone", dims=[shape, []], types=two[1:])
-    with t.op("aten::contiguous", dims=[shape, []], types=two[1:]), clone:
-        with t.op("aten::copy_", dims=[shape, shape, []], types=two, **told):
-            t.launch(COPYING, us)
+    with (
+        t.op("aten::contiguous", dims=[shape, []], types=two[1:]),
+        t.op("aten::clone", dims=[shape, []], types=two[1:]),
+        t.op("aten::copy_", dims=[shape, shape, []], types=two, **told),
+    ):
+        t.launch(COPYING, us)
 
 
 def shifted() -> TraceBuilder:
@@ -238,9 +240,9 @@ def head(n: int, kernel: str, us: float, *, strides: bool = True, m: int = 4096)
     with program(t, "decoder_lm.py") as steps:
         for _ in steps:
             compute(t, 6_000, "decoder_lm.py(38): forward")
-            with t.frame("decoder_lm.py(61): logits"):
-                with t.op("aten::linear"), t.op("aten::mm", dims=[[m, 1024], [1024, n]], **told):
-                    t.launch(kernel, us)
+            product = t.op("aten::mm", dims=[[m, 1024], [1024, n]], **told)
+            with t.frame("decoder_lm.py(61): logits"), t.op("aten::linear"), product:
+                t.launch(kernel, us)
             with t.op("aten::item"):
                 t.wait()
     return t
