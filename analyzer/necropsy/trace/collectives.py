@@ -7,7 +7,7 @@ traces only the kernel's name tells what it does.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -109,7 +109,8 @@ def collectives_of(p: Profile) -> Collectives:
         r = p.rank
         rows = np.flatnonzero(r.collective)
         if len(rows):
-            p.memo["collectives"] = _of(p, r.kernels, rows, _of_kernel, device=True)
+            told = partial(_of_kernel, _groups_of_streams(p, rows))
+            p.memo["collectives"] = _of(p, r.kernels, rows, told, device=True)
         else:
             p.memo["collectives"] = on_cpu(p)
     found: Collectives = p.memo["collectives"]
@@ -191,12 +192,28 @@ _KEYS: Final = (
 )  # fmt: skip
 
 
-def _of_kernel(p: Profile, key: dict[str, int]) -> Signature:
+def _groups_of_streams(p: Profile, rows: Rows) -> dict[int, tuple[int, int]]:
+    """Stream -> (group, ranks) of its collectives, where all that tell theirs are of one group.
+
+    Kernels submitted before the recording began carry no arguments; the stream tells whose they are.
+    """
+    k = p.rank.kernels
+    told = rows[k["group"][rows] > 0]
+    found = {}
+    for stream in np.unique(k["stream"][told]):
+        mine = told[k["stream"][told] == stream]
+        groups = np.unique(np.stack([k["group"][mine], k["group_ranks"][mine]], axis=1), axis=0)
+        if len(groups) == 1:
+            found[int(stream)] = (int(groups[0, 0]), int(groups[0, 1]))
+    return found
+
+
+def _of_kernel(groups: dict[int, tuple[int, int]], p: Profile, key: dict[str, int]) -> Signature:
     t = p.trace
     name = t.text(key["collective"]) or t.names[key["name"]]
-    group = t.text(key["group"])
-    # Without arguments, the stream tells groups apart within a process, though not across processes.
-    where = f"{group} {t.text(key['group_ranks']) or ''}".strip() if group is not None else "?"
+    at, ranks = (key["group"], key["group_ranks"]) if key["group"] > 0 else groups.get(key["stream"], (0, 0))
+    group = t.text(at)
+    where = f"{group} {t.text(ranks) or ''}".strip() if group is not None else "?"
     words = str(t.text(key["group_words"]) or "")
     return Signature(
         spoken(str(name)), where, words if words != "undefined" else "", key["nelems_in"], key["nelems_out"],

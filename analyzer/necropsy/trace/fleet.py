@@ -20,11 +20,13 @@ from necropsy.trace.collectives import BETWEEN_TWO, MEETINGS, Collectives, Signa
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Rows
 
-MIN_MATCHED: Final = 4  # meetings from which clocks are put right
+MIN_MATCHED: Final = 3  # meetings from which clocks are put right
 AGREE: Final = 0.8  # part of matched collectives that must have the same name and size
 TRUSTED: Final = 0.05  # of a step: ends that scatter more do not tell who came late
 EARLY: Final = 0.1  # of the meetings that may seem to end before the last rank came
 OVERLAP: Final = 0.5  # of the shorter recording
+_SAME: Final = 50_000  # ns by which ends of one collective scatter at least (measured on NVLink)
+_OTHER: Final = 0.5  # part in steps of other numbers; kernels lag behind the host's steps, so that some always are
 _SHIFTS: Final = 256  # collectives by which recordings may begin apart
 
 
@@ -187,22 +189,29 @@ def _paired(a: Side, b: Side) -> dict[int, int] | None:
 
 
 def _shift(a: Side, b: Side) -> int | None:
-    """By how many collectives the other's recording began earlier: steps must agree, then times come nearest."""
+    """By how many collectives the other's recording began earlier, or None where nothing fits.
+
+    The right one has ends that differ by the same time throughout. Where several do (steps
+    that last equally long, ends that scatter), the steps' numbers must agree, then times.
+    """
     (pa, ca, ra, base_a), (pb, cb, rb, base_b) = a, b
     number_a, number_b = _step_numbers(pa, ca.start[ra]), _step_numbers(pb, cb.start[rb])
-    best: tuple[float, float, int] | None = None
     most = min(_SHIFTS, max(len(ra), len(rb)) - 1)
+    fits: list[tuple[float, bool, float, int]] = []  # scatter, whether in other steps, distance in time, shift
     for shift in sorted(range(-most, most + 1), key=abs):
         i = np.arange(max(0, -shift), min(len(ra), len(rb) - shift))
         if len(i) < 0.5 * min(len(ra), len(rb)) or _alike(a, b, i, i + shift).mean() < AGREE:
             continue
-        steps = (
-            float((number_a[i] != number_b[i + shift]).mean()) if number_a is not None and number_b is not None else 0.0
+        apart = cb.end[rb][i + shift] + base_b - ca.end[ra][i] - base_a
+        middle = float(np.median(apart))
+        other = (
+            float((number_a[i] != number_b[i + shift]).mean()) if number_a is not None and number_b is not None else 0
         )
-        apart = float(np.median(np.abs(cb.end[rb][i + shift] + base_b - ca.end[ra][i] - base_a)))
-        if best is None or (round(steps, 1), apart) < best[:2]:
-            best = (round(steps, 1), apart, shift)
-    return best[2] if best is not None and best[0] <= 0.5 else None
+        fits.append((float(np.median(np.abs(apart - middle))), other > _OTHER, abs(middle), shift))
+    if not fits:
+        return None
+    near = max(_SAME, 5 * min(f[0] for f in fits))
+    return min((f for f in fits if f[0] <= near), key=lambda f: f[1:3])[3]
 
 
 def _step_numbers(p: Profile, times: Rows) -> Rows | None:
@@ -215,15 +224,15 @@ def _step_numbers(p: Profile, times: Rows) -> Rows | None:
 
 def _alike(a: Side, b: Side, i: Rows, j: Rows) -> NDArray[np.bool_]:
     """Which pairs have one name and, where it must, one size."""
-    sides = [[_told(s) for s in c.signatures] for _, c, _, _ in (a, b)]
-    table = np.array([[x == y for y in sides[1]] for x in sides[0]], np.bool_)
+    table = np.array([[_same(x, y) for y in b[1].signatures] for x in a[1].signatures], np.bool_)
     found: NDArray[np.bool_] = table[a[1].what[a[2][i]], b[1].what[b[2][j]]]
     return found
 
 
-def _told(s: Signature) -> tuple[str, int]:
+def _same(x: Signature, y: Signature) -> bool:
     # Gathers and scatters may be uneven; a reduction or a broadcast is of one size.
-    return s.name, s.elements_in if s.name in ("all-reduce", "broadcast") else 0
+    sizes = {x.elements_in, y.elements_in} - {-1} if x.name in ("all-reduce", "broadcast") else ()
+    return x.name == y.name and len(sizes) < 2
 
 
 # -- clocks -------------------------------------------------------------------

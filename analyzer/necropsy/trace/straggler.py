@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from necropsy.finding import Place
 from necropsy.trace.collectives import collectives_of, exposed
-from necropsy.trace.fleet import Fleet, Meeting
+from necropsy.trace.fleet import Fleet
 from necropsy.trace.intervals import Cover
 from necropsy.trace.nesting import NONE
 from necropsy.trace.partition import BUCKETS, covers_of
@@ -19,6 +19,9 @@ from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Rows
 
 SUSPECTS: Final = 8  # ranks that are looked at: those for which the others wait longest
+OF_CAUSE: Final = 0.3  # of the extra time: functions that hold less of it are not named
+DISTINCT: Final = 2.0  # times what other ranks spend there: less is the same work on a slower machine
+SLOWER_HOST: Final = ("dispatching", "Python", "operators")
 COUNTS: Final = 0.01  # of a step: waits below it say nothing of that step
 
 # Bucket of the late rank's time before it arrives -> what a sentence says it does.
@@ -54,12 +57,16 @@ class Late(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """What the late rank does more of than the others before it arrives: a bucket, its ns in all steps, functions."""
+    """What the late rank does more of than the others: a bucket, its ns in all steps, functions.
+
+    `coverage` is the bucket's part of all extra time. Not `distinct`: the same work, slower.
+    """
 
     bucket: str
     ns: int
     coverage: float
     places: tuple[Place, ...]
+    distinct: bool
 
 
 def latecomers(fleet: Fleet) -> list[Late]:
@@ -116,54 +123,46 @@ def waits_for(fleet: Fleet, waiting: int, suspect: int) -> Cover:
 # -- why ----------------------------------------------------------------------
 
 
-def cause_of(fleet: Fleet, late: Late) -> Cause | None:
-    """What the late rank does more of between leaving one collective and coming to the next, or None."""
-    suspect = fleet.profiles.index(late.profile)
-    others = [i for i in range(len(fleet.profiles)) if i != suspect]
-    windows = {i: _before(fleet, i, suspect) for i in (suspect, *others[:SUSPECTS])}
-    mine = _spent(late.profile, windows[suspect])
-    theirs = [_spent(fleet.profiles[i], windows[i]) for i in windows if i != suspect]
-    more = {b: ns - float(np.mean([t.get(b, 0) for t in theirs])) for b, ns in mine.items()}
-    return excess(
-        late.profile, windows[suspect], [(fleet.profiles[i], windows[i]) for i in windows if i != suspect], more
-    )
+def cause_of(fleet: Fleet, late: Profile) -> Cause | None:
+    """What a rank does more of than the others in the time of its steps in which it waits for nobody, or None.
+
+    Time just before a collective would not do: a rank that is ahead has computed what comes
+    before its next one while it waited in the last.
+    """
+    others = [p for p in fleet.profiles if p is not late and len(collectives_of(p))][:SUSPECTS]
+    window = _working_time(late)
+    rest = [(p, _working_time(p)) for p in others]
+    mine = _spent(late, window)
+    theirs = [_spent(p, w) for p, w in rest]
+    return excess(late, window, rest, mine, {b: float(np.mean([t.get(b, 0) for t in theirs])) for b in mine})
+
+
+def _working_time(p: Profile) -> Cover:
+    return Cover.of(p.steps.start, p.steps.end).minus(exposed(p))
 
 
 def excess(
-    late: Profile, window: Cover, others: Sequence[tuple[Profile, Cover]], more: dict[str, float]
+    late: Profile,
+    window: Cover,
+    rest: Sequence[tuple[Profile, Cover]],
+    mine: dict[str, float],
+    theirs: dict[str, float],
 ) -> Cause | None:
-    """The bucket that explains most of a rank's extra time, and the functions it is spent in."""
+    """The bucket that explains most of a rank's extra time, and the functions in which it is spent."""
+    more = {b: ns - theirs[b] for b, ns in mine.items()}
     whole = sum(ns for ns in more.values() if ns > 0)
     bucket = max(more, key=lambda b: more[b])
     if whole <= 0 or bucket not in DOING:
         return None
-    mine = functions(late, window, bucket)
-    theirs = [functions(p, w, bucket) for p, w in others]
-    extra = {
-        key: ns - float(np.mean([t.get(key, (None, 0))[1] for t in theirs])) for key, (_, ns) in mine.items()
-    }  # fmt: skip
-    ranked = sorted((k for k in extra if extra[k] >= 0.3 * more[bucket]), key=lambda k: -extra[k])
-    places = tuple(p for k in ranked[:2] if (p := mine[k][0]) is not None)
-    return Cause(bucket, int(more[bucket]), more[bucket] / whole, places)
-
-
-def _before(fleet: Fleet, i: int, suspect: int) -> Cover:
-    """A rank's time from the end of a collective to its arrival at the next for which the suspect was last."""
-    p = fleet.profiles[i]
-    arrivals = [
-        m.start[_counted(m, suspect), m.members.index(i)] - fleet.offset[i]
-        for m in fleet.meetings
-        if i in m.members and suspect in m.members
-    ]
-    at = np.sort(np.concatenate([np.empty(0, np.int64), *arrivals]))
-    ends = np.sort(collectives_of(p).end)
-    n = np.searchsorted(ends, at, "right") - 1
-    left = np.where(n >= 0, ends[np.maximum(n, 0)] if len(ends) else at, p.rank.window[0])
-    return Cover.of(left, at).overlap(Cover.of(p.steps.start, p.steps.end))
-
-
-def _counted(m: Meeting, suspect: int) -> NDArray[np.bool_]:
-    return np.asarray(m.last == m.members.index(suspect))
+    spent = functions(late, window, bucket)
+    usual = [functions(p, w, bucket) for p, w in rest]
+    places = []
+    for key, (place, ns) in sorted(spent.items(), key=lambda kv: -kv[1][1]):
+        common = float(np.mean([u.get(key, (None, 0.0))[1] for u in usual]))
+        if ns - common >= OF_CAUSE * more[bucket] and ns >= DISTINCT * common and place is not None:
+            places.append(place)
+    distinct = mine[bucket] >= DISTINCT * theirs[bucket] if bucket in SLOWER_HOST else True
+    return Cause(bucket, int(more[bucket]), more[bucket] / whole, tuple(places[:2]), distinct or bool(places))
 
 
 def _spent(p: Profile, window: Cover) -> dict[str, float]:
@@ -222,3 +221,50 @@ def _own_time(p: Profile, time: Cover) -> Spent:
 def own_work(p: Profile) -> Rows:
     """Nanoseconds of each judged step in which the rank did not wait for others."""
     return p.steps.length - exposed(p).within(p.steps.start, p.steps.end)
+
+
+def accused(fleet: Fleet, share: float = 0.05, steps: float = 0.66, explained: float = 0.5) -> list[tuple[Late, Cause]]:
+    """Latecomers in most steps whose own extra work accounts for the others' waiting; defaults are DST007's."""
+    found = []
+    for late in latecomers(fleet):
+        if late.share < share or late.steps < steps or len(late.profile.steps) < 2:
+            continue
+        cause = cause_of(fleet, late.profile)
+        if cause is not None and cause.ns >= explained * late.waited:
+            found.append((late, cause))
+    return found
+
+
+# -- without clocks -----------------------------------------------------------
+
+
+class Uneven(Struct, frozen=True):
+    """The busiest rank of a job: by how many ns a step (`more`), its share of a step, and what it does more of."""
+
+    profile: Profile
+    more: float
+    share: float
+    steps: float
+    busy: list[tuple[int, float]]
+    cause: Cause
+
+
+def uneven(fleet: Fleet, steps: float) -> Uneven | None:
+    """The rank that works longest between collectives in most steps, or None."""
+    profiles = [p for p in fleet.profiles if len(collectives_of(p))]
+    numbers = set.intersection(*(set(p.steps.number.tolist()) for p in profiles)) if len(profiles) > 1 else set()
+    if len(numbers) < 2 or any(p.all_steps.how != "annotation" for p in profiles):
+        return None
+    shared = sorted(numbers)
+    table = np.array([[dict(zip(p.steps.number.tolist(), own_work(p).tolist(), strict=True))[n] for n in shared]
+                      for p in profiles])  # fmt: skip
+    busiest = int(np.bincount(table.argmax(axis=0), minlength=len(profiles)).argmax())
+    others = np.delete(table, busiest, axis=0)
+    recurs = float((table[busiest] > others.max(axis=0)).mean())
+    more = float((table[busiest] - others.mean(axis=0)).mean())
+    p = profiles[busiest]
+    cause = cause_of(fleet, p)
+    if cause is None or recurs < steps or more <= 0:
+        return None
+    busy = [(int(q.origin.rank or 0), float(row.mean())) for q, row in zip(profiles, table, strict=True)]
+    return Uneven(p, more, more * len(p.steps) / p.judged, recurs, busy, cause)

@@ -1,0 +1,118 @@
+"""How much of the collectives' time computing hides, and what of the rest is waiting for a late rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from necropsy.trace.collectives import collectives_of
+from necropsy.trace.fleet import Fleet
+from necropsy.trace.intervals import Cover
+from necropsy.trace.profile import Profile, Site
+from necropsy.trace.straggler import accused, waits_for
+
+
+class Communication(Struct, frozen=True):
+    """Collectives of the judged steps of one rank, in ns.
+
+    `total`: a collective ran; `exposed`: and nothing computed; `late`: of that, waiting
+    for a rank that is reported for it; `computing`: kernels of the judged steps that ran
+    while no collective did, which is what could hide more. `steps`: part of the steps in
+    which the exposed time is above 1 %.
+    """
+
+    profile: Profile
+    total: int
+    exposed: int
+    late: int
+    computing: int
+    steps: float
+
+    @property
+    def hidden(self) -> float:
+        """Part of the collectives' time in which kernels computed."""
+        return 1 - self.exposed / self.total if self.total else 1.0
+
+    @property
+    def own(self) -> int:
+        """Exposed time that is not waiting for a late rank."""
+        return self.exposed - self.late
+
+    @property
+    def hideable(self) -> int:
+        """What perfect overlap could hide of it (an estimate: dependencies may forbid it)."""
+        return min(self.own, self.computing)
+
+
+def communication_of(p: Profile, late: Cover | None = None) -> Communication:
+    """See the class. Time counts as the partition counts it."""
+    steps = p.steps
+    r = p.rank
+    exposed = r.communicating.minus(r.computing)
+    each = exposed.within(steps.start, steps.end)
+    computing = r.computing.minus(r.communicating)
+    waited = late.overlap(exposed).within(steps.start, steps.end).sum() if late is not None else 0
+    return Communication(
+        p,
+        int(r.communicating.within(steps.start, steps.end).sum()),
+        int(each.sum()),
+        int(waited),
+        int(computing.within(steps.start, steps.end).sum()),
+        float((each > 0.01 * steps.length).mean()) if len(steps) else 0.0,
+    )
+
+
+def all_communication(profiles: Iterable[Profile], fleets: Sequence[Fleet]) -> list[list[Communication]]:
+    """Of each job, and of each process without peers, the communication of its ranks."""
+    found = []
+    seen: set[int] = set()
+    for fleet in fleets:
+        seen |= {id(p) for p in fleet.profiles}
+        found.append([communication_of(p, _late_covers(fleet, i)) for i, p in enumerate(fleet.profiles)])
+    found += [[communication_of(p)] for p in profiles if id(p) not in seen]
+    return found
+
+
+def _late_covers(fleet: Fleet, waiting: int) -> Cover:
+    """When one rank waited for those that are reported as late (with the defaults of that rule)."""
+    suspects = [fleet.profiles.index(x.profile) for x, _ in accused(fleet)]
+    return Cover.empty().union(*(waits_for(fleet, waiting, s) for s in suspects if s != waiting))
+
+
+def worst(ranks: Sequence[Communication]) -> Communication:
+    """The rank with the largest share of exposed time of its own."""
+    return max(ranks, key=lambda c: c.profile.share(c.own))
+
+
+def issuers(p: Profile) -> list[Site]:
+    """The user's functions from which the exposed collectives of the judged steps were started, longest first."""
+    found = collectives_of(p)
+    if not found.device:
+        return []
+    mask = np.zeros(len(p.rank.kernels), np.bool_)
+    mask[found.row[p.in_steps(found.start)]] = True
+    return p.work_sites(p.rank.kernels, mask)
+
+
+def kinds_of(p: Profile, most: int = 3) -> list[str]:
+    """The collectives that take longest in the judged steps: `all-reduce of 33.6 MB: 4.1 ms a step`."""
+    from necropsy.trace.claim import ms
+
+    found = collectives_of(p)
+    inside = p.in_steps(found.start)
+    length = np.where(inside, found.end - found.start, 0)
+    by = np.bincount(found.what, weights=length, minlength=len(found.signatures))
+    told: dict[tuple[str, int], float] = {}
+    for i, s in enumerate(found.signatures):
+        told[s.name, s.bytes] = told.get((s.name, s.bytes), 0.0) + float(by[i])
+    ranked = sorted(told, key=lambda k: -told[k])[:most]
+    return [f"{n}{size_words(b)}: {ms(p.per_step(told[n, b]))} a {p.step_word}" for n, b in ranked if told[n, b]]
+
+
+def size_words(size: int) -> str:
+    """` of 33.6 MB`, or nothing where the size is unknown."""
+    if size < 0:
+        return ""
+    return f" of {size / 1e6:.3g} MB" if size >= 1e5 else f" of {size / 1e3:.3g} kB"
