@@ -1,0 +1,74 @@
+"""Compiled code is kept out of the compiler's cache
+
+What it means
+    torch keeps compiled graphs in a cache on disk, so that the next start of the job does not
+    compile them again. These graphs it does not keep: each start pays for them anew.
+
+Why it happens
+    The graph depends on what the cache cannot put into its key: a custom pass without a
+    `uuid()`, a custom operator or higher-order operator that is not known as safe, an object
+    that cannot be pickled.
+
+How to confirm
+    Start the job twice: the second start compiles these graphs as long as the first.
+    `TORCH_LOGS=inductor,aot` prints the reason for each graph.
+
+How to fix
+    Make a custom pass a `torch._inductor.custom_graph_pass.CustomGraphPass` with a `uuid()`
+    (torch 2.6 and later); register operators with `torch.library.custom_op`. Where neither
+    helps, compile fewer and smaller graphs.
+
+Limits
+    A cache that was switched off is the user's choice and not told. What it costs is told by
+    CMP012, where the log shows how long compilations took.
+
+References
+    - https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html
+    - torch/_inductor/codecache.py (`BypassFxGraphCache`), torch 2.5 to 2.13
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from necropsy_parsers.messages.cache_bypass import CacheBypass
+
+from necropsy.claim import from_record, one_line
+from necropsy.evidence.cache_bypasses import CacheBypasses
+from necropsy.finding import Finding, Fix, Related, Severity
+from necropsy.rule import rule
+
+_CHOSEN = re.compile(r"FX graph cache is not enabled|[Cc]ache(?: is)? disabled|freezing enabled|cache_enabled")
+
+
+@rule("CMP013", "cache-bypassed", Severity.NOTE)
+def check(bypasses: CacheBypasses) -> Iterator[Finding]:
+    """One note a reason, over all graphs, ranks and both caches."""
+    groups: dict[str, list[CacheBypass]] = {}
+    for row in bypasses:
+        if row.reason and not _CHOSEN.search(row.reason):
+            groups.setdefault(row.reason, []).append(row)
+    for reason, rows in groups.items():
+        graphs = len({(r.origin.rank, r.origin.pid, r.origin.compile_id) for r in rows})
+        caches = " and ".join(dict.fromkeys(r.cache for r in rows))
+        yield from_record(
+            rows[0],
+            f"{graphs} compiled graph{'s are' if graphs > 1 else ' is'} kept out of the {caches} "
+            f"({one_line(reason, 160)}): each start of the job compiles {'them' if graphs > 1 else 'it'} again.",
+            Severity.NOTE,
+            ranks=tuple(sorted({r.origin.rank for r in rows if r.origin.rank is not None})),
+            facts={"reason": one_line(reason, 300), "graphs": graphs},
+            fixes=_fixes(reason),
+            related=tuple(Related(r.anchor, f"{r.cache}, {r.origin.compile_id}".strip(", ")) for r in rows[1:4]),
+            count=len(rows),
+        )
+
+
+def _fixes(reason: str) -> tuple[Fix, ...]:
+    if "custom pass" in reason:
+        text = "Give the pass a `uuid()`: make it a torch._inductor.custom_graph_pass.CustomGraphPass (since torch 2.6)"
+        return (Fix(text, "code"),)
+    if "Unsupported call_function target" in reason:
+        return (Fix("Register the operator with `torch.library.custom_op`, which the cache knows as safe", "code"),)
+    return ()
