@@ -115,14 +115,21 @@ class Compiles(Table[CompileRow]):
         time, key = record.origin.time, (record.anchor.input, record.attempt)
         if time is None:
             return
-        first, last = self._spans.get(key, (time, time))
-        if time.clock == first.clock:
-            self._spans[key] = (min(first, time, key=_seconds), max(last, time, key=_seconds))
+        known = self._spans.get(key)
+        if known is None:
+            self._spans[key] = (time, time)
+        elif time.clock == known[0].clock:
+            if time.seconds < known[0].seconds:
+                self._spans[key] = (time, known[1])
+            elif time.seconds > known[1].seconds:
+                self._spans[key] = (known[0], time)
+
+    def seconds_of(self, record: Record, compile_id: str) -> float | None:
+        """What the compilation `compile_id` of the record's process took, or None where that is not told."""
+        o = record.origin
+        row = self._by_key.get((record.anchor.input, record.attempt, o.rank, o.pid, compile_id))
+        return row.seconds if row is not None else None
 
     def finish(self) -> None:
         """Put the rows in order of reading."""
         self.rows = sorted(self._by_key.values(), key=lambda r: r.seq)
-
-
-def _seconds(stamp: Stamp) -> float:
-    return stamp.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from necropsy_parsers.patterns import lazily
@@ -24,6 +25,7 @@ def plain_function(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=4096)  # each rule about breaks asks it of every compilation
 def resumed_at(name: str) -> int | None:
     """The line of the graph break behind which a function goes on, or None for a whole function."""
     m = _RESUMED.match(name)

@@ -207,10 +207,9 @@ def spent(story: Story, compiles: Compiles | None) -> Cost:
     """The seconds that the recompilations took, where the log shows when each began and ended."""
     if compiles is None:
         return Cost()
-    took = {(c.anchor.input, c.attempt, c.origin.rank, c.origin.pid, c.compile_id): c.seconds for c in compiles}
     seconds: dict[tuple[int | None, int | None], float] = {}
     for r in story.rows:
-        one = took.get((r.anchor.input, r.attempt, r.origin.rank, r.origin.pid, r.compile_id))
+        one = compiles.seconds_of(r, r.compile_id)
         who = (r.origin.rank, r.origin.pid)
         seconds[who] = seconds.get(who, 0.0) + (one or 0.0)
     most = max(seconds.values(), default=0.0)  # ranks compile side by side
