@@ -1,4 +1,8 @@
-"""Kernels of the judged steps with the operators that launched them: what rules on kernels and fusion share."""
+"""Kernels of the judged steps with the operators that launched them: what rules on kernels and fusion share.
+
+Where the device runs behind the host, the kernels are those that the judged steps submitted (`lag`): nanoseconds are
+the kernels' own, and `scaled` turns them into a cost in the steps' time.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from necropsy.trace.lag import sample_of
 from necropsy.trace.nesting import NONE, nearest
 from necropsy.trace.shapes import OPERATORS, Work, work_of
 
@@ -29,8 +34,8 @@ class OpWork:
         self._p = profile
         self._r = r = profile.rank
         kernels = r.kernels
-        mask = profile.in_steps(kernels["start"]) & ~r.collective if len(kernels) else np.zeros(0, np.bool_)
-        self.rows: Rows = np.flatnonzero(mask)
+        self._sample = sample_of(profile)
+        self.rows: Rows = np.flatnonzero(self._sample.kernels)
         self.kernels = kernels.take(self.rows)
         self.op: Rows = r.op_of(self.kernels) if len(self.rows) else np.empty(0, np.int64)
         self.ns: Rows = self.kernels["end"] - self.kernels["start"]
@@ -40,10 +45,27 @@ class OpWork:
         """Nanoseconds of the kernels, overlap counted twice."""
         return int(self.ns.sum())
 
+    @property
+    def basis(self) -> str:
+        """Whether `scaled` is measured or estimated."""
+        return self._sample.basis
+
+    def scaled(self, ns: int | float) -> int:
+        """Nanoseconds of kernels as a cost in the time of the judged steps."""
+        return self._sample.scaled(ns)
+
+    def share(self, ns: int | float) -> float:
+        """Part of the judged steps' time that kernels of so many nanoseconds take."""
+        return self._p.share(self.scaled(ns))
+
     @cached_property
     def step(self) -> Rows:
-        """Index of the judged step of each kernel."""
-        return self._p.steps.of(self.kernels["start"])
+        """Index of the judged step that submitted each kernel, or in which it began where that is not known."""
+        call = self._r.launch_of(self.kernels)
+        begin = self.kernels["start"]
+        if len(self._r.calls):
+            begin = np.where(call >= 0, self._r.calls["start"][np.maximum(call, 0)], begin)
+        return self._p.steps.of(begin)
 
     @cached_property
     def op_ns(self) -> Rows:

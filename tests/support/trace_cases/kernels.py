@@ -87,7 +87,7 @@ CONV_FP32 = "sm80_xmma_fprop_implicit_gemm_indexed_f32f32_f32f32_f32_nchwkcrs_nc
 
 # 2 * 4096^3 operations are 139 us at the 989 TFLOPS of an H100 and 278 us at the 494 of TF32.
 CASES = {
-    "KRN017/fires-odd-vocabulary": lambda: products(ALIGN1, 1500, sizes=(4096, 1024, 32003)),
+    "KRN017/silent-odd-vocabulary": lambda: products(ALIGN1, 1500, sizes=(4096, 1024, 32003)),
     "KRN017/fires-slow-for-no-told-reason": lambda: products(NVJET, 900),
     "KRN017/silent-near-the-limit": lambda: products(NVJET, 200),
     "KRN017/silent-bound-by-memory": lambda: products(NVJET, 120, sizes=(16, 8192, 16384), calls=8),

@@ -73,27 +73,33 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     for p in traces.gpu_profiles:
         if p.graphs:
             continue
+        from necropsy.trace.opwork import opwork_of
         from necropsy.trace.roofline import classes
 
+        w = opwork_of(p)
         for c in classes(p):
-            low = c.efficiency < t.low
+            low, share = c.efficiency < t.low, w.share(c.ns)
             if c.calls < t.calls or 2 * c.steps < len(p.steps):
                 continue
-            if (low and p.share(c.ns) >= t.share) or (c.efficiency < t.middling and p.share(c.ns) >= t.note_share):
+            if (low and share >= t.share) or (c.efficiency < t.middling and share >= t.note_share):
                 yield _finding(p, c, Severity.WARNING if low else Severity.NOTE)
 
 
 def _finding(p: Profile, c: Class, severity: Severity) -> Finding:
+    from necropsy.trace.opwork import opwork_of
+
+    w = opwork_of(p)
     kind = _KINDS[c.kind]
     where = f"{c.place.file}:{c.place.function}" if c.place is not None else ""
     why = f": for the size {c.bad_size}, no multiple of 8, there are only slow kernels" if c.bad_size else ""
     return about(
         p,
         f"{_FAMILIES[c.family]} in {kind}{in_function(c.place)} take {ms(p.per_step(c.ns))} of each {p.step_word} "
-        f"({part(p.share(c.ns))} of the time) at {part(c.efficiency)} of the speed that this GPU allows{why}.",
+        f"({part(w.share(c.ns))} of the time) at {part(c.efficiency)} of the speed that this GPU allows{why}.",
         severity,
         shows=c.kernels[0] if c.kernels else "",
-        ns=c.ns,
+        ns=w.scaled(c.ns),
+        basis=w.basis,
         places=[c.place],
         confidence=Confidence.LIKELY if c.bad_size else Confidence.POSSIBLE,
         event=f"roofline:{c.family}:{c.kind}:{where}@{p.input}",

@@ -65,6 +65,7 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     for p in traces.gpu_profiles:
         if p.graphs:
             continue
+        from necropsy.trace.opwork import opwork_of
         from necropsy.trace.roofline import cuda_capability, on_ordinary_cores
 
         capability = cuda_capability(p)
@@ -75,13 +76,16 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
                 if not sixteen_bit and capability >= (8, 0):
                     continue  # TF32 would do: KRN019
                 found = on_ordinary_cores(p, sixteen_bit=sixteen_bit, family=family)
-                if found is None or p.share(found.ns) < t.share:
+                if found is None or opwork_of(p).share(found.ns) < t.share:
                     continue
                 if sixteen_bit or found.tensor < t.used * (found.tensor + found.ns):
                     yield _finding(p, found, family, sixteen_bit)
 
 
 def _finding(p: Profile, found: Misfit, family: str, sixteen_bit: bool) -> Finding:
+    from necropsy.trace.opwork import opwork_of
+
+    w = opwork_of(p)
     place = found.sites[0].place if found.sites else None
     device = p.trace.meta.devices[0].name
     what = "in 16 bits" if sixteen_bit else "in FP32"
@@ -98,10 +102,11 @@ def _finding(p: Profile, found: Misfit, family: str, sixteen_bit: bool) -> Findi
     return about(
         p,
         f"{_FAMILIES[family]} {what}{in_function(place)} run on the ordinary cores of the {device} "
-        f"for {ms(p.per_step(found.ns))} of each {p.step_word} ({part(p.share(found.ns))} of the time), {why}.",
+        f"for {ms(p.per_step(found.ns))} of each {p.step_word} ({part(w.share(found.ns))} of the time), {why}.",
         Severity.WARNING,
         shows=found.kernels[0],
-        ns=found.ns,
+        ns=w.scaled(found.ns),
+        basis=w.basis,
         places=places_of(found.sites),
         confidence=Confidence.LIKELY,
         event=f"ordinary:{family}:{sixteen_bit}@{p.input}",

@@ -93,20 +93,24 @@ def check(
 
 
 def _measured(p: Profile, t: Thresholds) -> Iterator[Finding]:
+    from necropsy.trace.opwork import opwork_of
     from necropsy.trace.roofline import cuda_capability, on_ordinary_cores
 
     if cuda_capability(p) < _AMPERE:
         return
     for family in ("matmul", "convolution"):
         found = on_ordinary_cores(p, sixteen_bit=False, family=family)
-        if found is None or p.share(found.ns) < t.share or found.tensor >= t.used * (found.tensor + found.ns):
+        if found is None or opwork_of(p).share(found.ns) < t.share:
             continue
-        yield _of_trace(p, found, family)
+        if found.tensor < t.used * (found.tensor + found.ns):
+            yield _of_trace(p, found, family)
 
 
 def _of_trace(p: Profile, found: Misfit, family: str) -> Finding:
+    from necropsy.trace.opwork import opwork_of
     from necropsy.trace.roofline import peaks_for
 
+    w = opwork_of(p)
     place = found.sites[0].place if found.sites else None
     words = "Float32 matrix products" if family == "matmul" else "Float32 convolutions"
     peaks = peaks_for(p)
@@ -115,11 +119,12 @@ def _of_trace(p: Profile, found: Misfit, family: str) -> Finding:
     return about(
         p,
         f"{words}{in_function(place)} take {ms(p.per_step(found.ns))} of each {p.step_word} "
-        f"({part(p.share(found.ns))} of the time) at full precision on ordinary cores: TF32, which would run them on "
-        "this GPU's tensor cores, is off.",
+        f"({part(w.share(found.ns))} of the time) at full precision on ordinary cores: TF32, which would run them "
+        "on this GPU's tensor cores, is off.",
         Severity.WARNING,
         shows=found.kernels[0],
-        ns=found.ns,
+        ns=w.scaled(found.ns),
+        basis=w.basis,
         places=places_of(found.sites),
         confidence=Confidence.LIKELY,
         event=f"ordinary:{family}:False@{p.input}",

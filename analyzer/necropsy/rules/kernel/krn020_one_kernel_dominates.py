@@ -49,9 +49,10 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     for p in traces.gpu_profiles:
         from necropsy.trace.kernelnames import short
         from necropsy.trace.kerneltimes import dominant
+        from necropsy.trace.opwork import opwork_of
 
         top = dominant(p)
-        if top is None or top.ns <= t.dominates * top.total or p.share(top.ns) < t.share:
+        if top is None or top.ns <= t.dominates * top.total or opwork_of(p).share(top.ns) < t.share:
             continue
         place = top.sites[0].place if top.sites and not p.graphs else None
         operator = f", launched by {top.operator}" if top.operator else ""

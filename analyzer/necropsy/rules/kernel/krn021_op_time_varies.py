@@ -53,20 +53,24 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         if p.graphs:
             continue
         from necropsy.trace.kerneltimes import varying
+        from necropsy.trace.opwork import opwork_of
+
+        w = opwork_of(p)
 
         for v in varying(p, calls=t.calls, variation=t.variation):
-            if p.share(v.ns) < t.share:
+            if w.share(v.ns) < t.share:
                 continue
             place = v.sites[0].place if v.sites else None
             beside = f"; {part(v.beside)} of the slow calls' time ran beside a collective" if v.beside >= 0.5 else ""
             yield about(
                 p,
                 f"{v.operator}{in_function(place)} on the same shapes takes from {ms(v.shortest)} to {ms(v.longest)} "
-                f"(median {ms(v.median)}, {v.calls} calls), {part(p.share(v.ns))} of the time: something else slows "
+                f"(median {ms(v.median)}, {v.calls} calls), {part(w.share(v.ns))} of the time: something else slows "
                 f"some of them{beside}.",
                 Severity.NOTE,
                 shows=v.name,
-                ns=v.excess,
+                ns=w.scaled(v.excess),
+                basis=w.basis,
                 places=places_of(v.sites),
                 confidence=Confidence.POSSIBLE,
                 event=f"varies:{v.operator}@{p.input}",
