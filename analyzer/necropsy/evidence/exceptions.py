@@ -104,13 +104,28 @@ class Exceptions(Table[ExceptionRow]):
         self._activity.finish()
         self.rows = _joined(sorted(self.rows, key=lambda r: r.seq))
         self.rows = [
-            replace(r, handled=r.kind == "ignored" or self._activity.went_on(r.origin, r.seq, r.attempt))
+            replace(
+                r,
+                handled=r.kind == "ignored"
+                or caught_by_dynamo(r)
+                or self._activity.went_on(r.origin, r.seq, r.attempt),
+            )
             for r in self.rows
         ]
         for row in self.rows:
             self._at.setdefault((row.anchor.input, row.seq), row)
             if not row.handled and row.origin.rank is not None:
                 self._fatal.setdefault(row.attempt, set()).add(row.origin.rank)
+
+
+def caught_by_dynamo(row: ExceptionRow) -> bool:
+    """Whether Dynamo printed it after it had caught it.
+
+    What `convert_frame.py` logs (`WON'T CONVERT ... due to:`) begins there; one that ends a program begins in the
+    program, which called the compiled function.
+    """
+    first = [exc.frames[0].file.replace("\\", "/") for exc in row.chain if exc.frames]
+    return bool(first) and row.kind != "headless" and all(f.endswith("/torch/_dynamo/convert_frame.py") for f in first)
 
 
 def _joined(rows: list[ExceptionRow]) -> list[ExceptionRow]:

@@ -13,7 +13,7 @@ from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, one_line
 from necropsy.evidence.compiles import Compiles
-from necropsy.evidence.exceptions import ExceptionRow, Exceptions
+from necropsy.evidence.exceptions import ExceptionRow, Exceptions, caught_by_dynamo
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Cost, Fact, Finding, Fix, Place, Severity
@@ -75,9 +75,14 @@ def tell(
     ended = False
     for row in raised(incident, exceptions):
         ended = ended or not row.handled
+        end = (
+            "and the function is left uncompiled"
+            if caught_by_dynamo(row)
+            else "where no graph break is allowed (fullgraph=True, error_on_graph_break): the compilation failed"
+        )
         yield from_exception(
             row,
-            f"{fact}, where no graph break is allowed (fullgraph=True, error_on_graph_break): the compilation failed.",
+            f"{fact}, {end}.",
             code=code_of(incident, row.places),
             facts=facts_of(incident),
             fixes=fixes,

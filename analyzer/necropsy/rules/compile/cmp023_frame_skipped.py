@@ -39,6 +39,7 @@ from necropsy.claim import from_record, one_line
 from necropsy.evidence.compile_failures import CompileFailures
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
+from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.finding import Fact, Finding, Fix, Place, Severity
 from necropsy.provenance.breaks import BRANCH, LIMIT, OUTPUT, SCALAR, SHAPE, Incident, cause_of
 from necropsy.provenance.dynamo import claimed_frame, plain_function
@@ -60,8 +61,11 @@ MODE: Final = Fix("Leave the dispatch mode (FLOP counter, debug mode) while the 
 
 
 @rule("CMP023", "frame-skipped", Severity.ERROR)
-def check(breaks: GraphBreaks, skips: FrameSkips, failures: CompileFailures) -> Iterator[Finding]:
+def check(
+    breaks: GraphBreaks, skips: FrameSkips, failures: CompileFailures, limits: RecompileLimits
+) -> Iterator[Finding]:
     """One finding a cause: the break that made Dynamo give a function up, or the function itself."""
+    limited = {(r.file, plain_function(r.function)) for r in limits if r.function}
     told: set[int] = {f.seq for f in failures}  # CMP011 says why they failed
     named: set[tuple[str, str]] = {(f.frame.file, plain_function(f.frame.function)) for f in failures if f.frame}
     for incident in breaks.incidents:
@@ -77,7 +81,8 @@ def check(breaks: GraphBreaks, skips: FrameSkips, failures: CompileFailures) -> 
         frame = claimed_frame(skip.frames)
         if skip.seq in told or (skip.file, plain_function(skip.function)) in named:
             continue
-        if cause_of(skip.reason, "", "") == LIMIT:
+        own = (skip.file, plain_function(skip.function))
+        if cause_of(skip.reason, "", "") == LIMIT or (not skip.reason and own in limited):
             continue  # CMP008 says it with what changed
         if is_library(skip.file) and (frame is None or is_library(frame.file)):
             continue  # Dynamo gives up many functions of torch, and nobody can change them
