@@ -77,7 +77,7 @@ def _finding(p: Profile) -> Finding:
     where = ""
     if slow:
         whole = waits(p).total
-        facts |= {_named(s.place): part(s.ns / whole) for s in slow}
+        facts["loading is"] = [f"{_named(s.place)} {part(s.ns / whole)}" for s in slow]
         where = f", mostly in {_named(slow[-1].place)}"
     elif stacking >= STACKING:
         facts["stacking samples (default_collate)"] = part(stacking)
