@@ -203,12 +203,14 @@ class TraceBuilder:
             {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": begin, "dur": us, "args": told}
         )
 
-    def memory(self, size: int, *, allocated: int, reserved: int, device: int = 0, kind: int = 1) -> None:
+    def memory(
+        self, size: int, *, allocated: int, reserved: int, device: int = 0, kind: int = 1, address: int = 1 << 47
+    ) -> None:  # fmt: skip
         """An allocation (or, with a negative size, its end); kind 0 is the host, 1 CUDA."""
         self.events.append(
             {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": self.pid, "tid": self.thread,
              "ts": self.now, "args": {"Total Reserved": reserved, "Total Allocated": allocated, "Bytes": size,
-                                      "Device Id": device, "Device Type": kind, "Addr": 140161559688192}}
+                                      "Device Id": device, "Device Type": kind, "Addr": address}}
         )  # fmt: skip
 
     # -- out ------------------------------------------------------------------
