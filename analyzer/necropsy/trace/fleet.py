@@ -279,3 +279,35 @@ def _causal(meetings: list[Meeting], residual: int) -> bool:
         early += int((m.end[some].min(axis=1) + 4 * residual < m.arrived[some]).sum())
         total += int(some.sum())
     return total > 0 and early <= EARLY * total
+
+
+class Matches(Struct, frozen=True):
+    """Of one rank's collectives: `number` that the match has on all ranks (-1: none), `waited` ns for the last rank.
+
+    `offset` is what to add to its times for ns since 1970 by the reference's clock.
+    """
+
+    number: Rows
+    waited: Rows
+    offset: int
+
+
+def matches(fleets: Sequence[Fleet]) -> dict[int, Matches]:
+    """`id` of a profile -> the matches of its collectives."""
+    found: dict[int, Matches] = {}
+    before = 0
+    for fleet in fleets:
+        base = fleet.profiles[0].trace.meta.base
+        for i, p in enumerate(fleet.profiles):
+            length = len(collectives_of(p))
+            m = Matches(np.full(length, -1), np.full(length, -1), base + fleet.offset[i])
+            at = before
+            for meeting in fleet.meetings:
+                if i in meeting.members:
+                    k = meeting.members.index(i)
+                    m.number[meeting.which[:, k]] = at + np.arange(len(meeting))
+                    m.waited[meeting.which[:, k]] = meeting.arrived - meeting.start[:, k]
+                at += len(meeting)
+            found[id(p)] = m
+        before += sum(len(m) for m in fleet.meetings)
+    return found

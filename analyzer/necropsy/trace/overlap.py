@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -13,12 +14,15 @@ from necropsy.trace.intervals import Cover
 from necropsy.trace.profile import Profile, Site
 from necropsy.trace.straggler import accused, waits_for
 
+ONE: Final = 0.8  # of the collectives' time: one that takes it leaves nothing to overlap in another order
+
 
 class Communication(Struct, frozen=True):
     """Collectives of the judged steps of one rank, in ns.
 
-    `total`: a collective ran; `exposed`: and nothing computed; `late`: of that, waiting
-    for a rank that is reported for it; `computing`: kernels of the judged steps that ran
+    `total`: a collective ran; `exposed`: and nothing computed, though the next work had been
+    submitted or the host waited (else it is the host that costs the time); `late`: of that,
+    waiting for a rank that is reported for it; `computing`: kernels of the judged steps that ran
     while no collective did, which is what could hide more. `steps`: part of the steps in
     which the exposed time is above 1 %.
     """
@@ -29,6 +33,7 @@ class Communication(Struct, frozen=True):
     late: int
     computing: int
     steps: float
+    several: bool
 
     @property
     def hidden(self) -> float:
@@ -50,7 +55,7 @@ def communication_of(p: Profile, late: Cover | None = None) -> Communication:
     """See the class. Time counts as the partition counts it."""
     steps = p.steps
     r = p.rank
-    exposed = r.communicating.minus(r.computing)
+    exposed = held_up(p)
     each = exposed.within(steps.start, steps.end)
     computing = r.computing.minus(r.communicating)
     waited = late.overlap(exposed).within(steps.start, steps.end).sum() if late is not None else 0
@@ -61,7 +66,41 @@ def communication_of(p: Profile, late: Cover | None = None) -> Communication:
         int(waited),
         int(computing.within(steps.start, steps.end).sum()),
         float((each > 0.01 * steps.length).mean()) if len(steps) else 0.0,
+        _several(p),
     )
+
+
+def _several(p: Profile) -> bool:
+    found = collectives_of(p)
+    step = p.steps.of(found.start)
+    length = (found.end - found.start)[step >= 0]
+    step = step[step >= 0]
+    longest = np.zeros(len(p.steps), np.int64)
+    np.maximum.at(longest, step, length)
+    return bool(longest.sum() < ONE * length.sum())
+
+
+def held_up(p: Profile) -> Cover:
+    """When a collective ran, nothing computed, and that held something up.
+
+    The next kernel that computes had been submitted, or the host waited for the device. In
+    the rest of the exposed time the device would have had nothing to do without the
+    collective, too.
+    """
+    if "held up" not in p.memo:
+        r = p.rank
+        bare = r.communicating.minus(r.computing)
+        work = np.flatnonzero(~r.collective)
+        at = np.searchsorted(r.kernels["start"][work], bare.ends)
+        submitted = np.full(len(bare), np.iinfo(np.int64).min)
+        some = at < len(work)
+        call = r.launch_of(r.kernels.take(work[at[some]])) if some.any() else np.empty(0, np.int64)
+        known = np.flatnonzero(some)[call >= 0]
+        submitted[known] = r.calls["end"][call[call >= 0]]
+        ready = Cover.of(np.maximum(bare.starts, submitted), bare.ends)
+        p.memo["held up"] = ready.union(bare.overlap(p.activity.waiting))
+    found: Cover = p.memo["held up"]
+    return found
 
 
 def all_communication(profiles: Iterable[Profile], fleets: Sequence[Fleet]) -> list[list[Communication]]:
@@ -87,13 +126,12 @@ def worst(ranks: Sequence[Communication]) -> Communication:
 
 
 def issuers(p: Profile) -> list[Site]:
-    """The user's functions from which the exposed collectives of the judged steps were started, longest first."""
-    found = collectives_of(p)
-    if not found.device:
-        return []
-    mask = np.zeros(len(p.rank.kernels), np.bool_)
-    mask[found.row[p.in_steps(found.start)]] = True
-    return p.work_sites(p.rank.kernels, mask)
+    """The user's functions from which collectives were started, longest first, those that are known.
+
+    Of the whole recording: a device that lags some steps behind runs in the judged steps
+    what was submitted before the recording began.
+    """
+    return [s for s in p.work_sites(p.rank.kernels, p.rank.collective) if s.place is not None]
 
 
 def kinds_of(p: Profile, most: int = 3) -> list[str]:

@@ -155,14 +155,29 @@ def excess(
     if whole <= 0 or bucket not in DOING:
         return None
     spent = functions(late, window, bucket)
-    usual = [functions(p, w, bucket) for p, w in rest]
-    places = []
-    for key, (place, ns) in sorted(spent.items(), key=lambda kv: -kv[1][1]):
-        common = float(np.mean([u.get(key, (None, 0.0))[1] for u in usual]))
-        if ns - common >= OF_CAUSE * more[bucket] and ns >= DISTINCT * common and place is not None:
-            places.append(place)
-    distinct = mine[bucket] >= DISTINCT * theirs[bucket] if bucket in SLOWER_HOST else True
-    return Cause(bucket, int(more[bucket]), more[bucket] / whole, tuple(places[:2]), distinct or bool(places))
+    usual = _usual([functions(p, w, bucket) for p, w in rest])
+    ranked = sorted(spent, key=lambda k: -spent[k][1])
+    named = [k for k in ranked if spent[k][1] - usual.get(k, 0) >= OF_CAUSE * more[bucket]]
+    if bucket in SLOWER_HOST:
+        # The buckets count the host's time only where the device was idle; whether a rank does more shows in all of it.
+        spent, usual = _host_time(late), _usual([_host_time(p) for p, _ in rest])
+    named = [k for k in named if k in spent and spent[k][1] >= DISTINCT * usual.get(k, 0)]
+    places = [p for k in named[:2] if (p := spent[k][0]) is not None]
+    untold = not len(late.rank.frames) and mine[bucket] >= DISTINCT * theirs[bucket]
+    distinct = bool(places) or untold or bucket not in SLOWER_HOST
+    return Cause(bucket, int(more[bucket]), more[bucket] / whole, tuple(places), distinct)
+
+
+def _usual(each: list[Spent]) -> dict[tuple[str, str], float]:
+    """Mean ns of each function over ranks."""
+    keys = set().union(*each) if each else set()
+    return {k: float(np.mean([e[k][1] if k in e else 0.0 for e in each])) for k in keys}
+
+
+def _host_time(p: Profile) -> Spent:
+    """The user's functions on the main thread in the judged steps, whatever the device did, but waits for it."""
+    time = Cover.of(p.steps.start, p.steps.end).minus(p.activity.waiting)
+    return _own_time(p, time.minus(exposed(p)) if p.cpu_only else time)
 
 
 def _spent(p: Profile, window: Cover) -> dict[str, float]:

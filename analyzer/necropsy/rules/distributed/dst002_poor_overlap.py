@@ -20,6 +20,7 @@ How to fix
     with FSDP, prefetch (`backward_prefetch`, `set_modules_to_backward_prefetch`).
 
 Limits
+    A step whose exposed time is one collective, or which has little computing, is DST001's.
     What could be hidden is an estimate: the smaller of the exposed communication and the
     computing beside which none ran; dependencies may forbid some of it (tensor parallelism
     computes with what it has just exchanged). Waiting for a late rank (DST007) is not counted.
@@ -48,14 +49,14 @@ if TYPE_CHECKING:
 class Thresholds(Struct, frozen=True):
     """`hidden`: part of the collectives' time beside computing, below 70 % poor (TraceLens), below `none` almost none.
 
-    (30 % is nsys-ai's.) `exposed`: share of the steps from which it matters; `hideable`: of
-    the exposed time, what computing could hide.
+    (30 % is nsys-ai's.) `exposed`: share of the steps from which it matters; `computing`: times the
+    exposed communication that there must be to hide it (2: nsys-ai's healthy ratio).
     """
 
     hidden: float = 0.7
     none: float = 0.3
     exposed: float = 0.05
-    hideable: float = 0.5
+    computing: float = 2.0
     steps: float = 0.5
 
 
@@ -75,7 +76,9 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
 def _poor(c: Communication, t: Thresholds) -> bool:
     matters = c.profile.share(c.own) >= t.exposed and c.steps >= t.steps
-    return matters and 1 - c.own / max(1, c.total - c.late) < t.hidden and c.hideable >= t.hideable * c.own
+    return (
+        matters and c.several and c.computing >= t.computing * c.own and 1 - c.own / max(1, c.total - c.late) < t.hidden
+    )
 
 
 def _told(c: Communication, over: list[Communication], t: Thresholds) -> Finding:

@@ -80,7 +80,7 @@ def _told(fleet: Fleet, late: Late, cause: Cause) -> Finding:
     return about(
         p,
         f"Rank {p.origin.rank} comes last to {part(late.meetings / late.of)} of the collectives and {others} "
-        f"{ms(p.per_step(late.waited))} for it in each {p.step_word} ({part(late.share)} of the time): "
+        f"{ms(p.per_step(late.waited))} for it in each {p.step_word} ({part(p.share(late.waited))} of the time): "
         f"it {DOING[cause.bucket]}{in_function(first)} {ms(p.per_step(cause.ns))} longer than the others"
         f"{'' if cause.distinct else ', though it does the same'}.",
         Severity.WARNING if cause.distinct else Severity.NOTE,
