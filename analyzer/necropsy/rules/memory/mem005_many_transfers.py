@@ -50,13 +50,14 @@ class Thresholds(Struct, frozen=True):
     """When transfers are told.
 
     `share` of the steps' time with nothing but the copies (5 %, TraceLens); `many` copies a
-    step (10, TraceLens) if asking for them takes `host` of the time. Copies from pinned
+    step (10, TraceLens) if asking for them takes `host` of the time (a note from `worth`). Copies from pinned
     memory, which are as good as copies get, are a warning from `pinned` (TraceML: 20 % is critical).
     """
 
     share: float = 0.05
     many: int = 10
     host: float = 0.02
+    worth: float = 0.005
     pinned: float = 0.2
 
 
@@ -84,9 +85,9 @@ def _judged(p: Profile, book: CopyBook, site: CopySite, way: str, t: Thresholds)
         recurring
         and way == "to the GPU"
         and p.per_step(site.count) > t.many
-        and p.share(site.host) >= t.host
+        and p.share(site.host) >= t.worth
     ):  # fmt: skip
-        yield _many(p, site)
+        yield _many(p, site, Severity.WARNING if p.share(site.host) >= t.host else Severity.NOTE)
 
 
 def _heavy(p: Profile, site: CopySite, way: str, pinned: bool, grave: bool) -> Finding:
@@ -105,13 +106,13 @@ def _heavy(p: Profile, site: CopySite, way: str, pinned: bool, grave: bool) -> F
     )
 
 
-def _many(p: Profile, site: CopySite) -> Finding:
+def _many(p: Profile, site: CopySite, severity: Severity) -> Finding:
     return about(
         p,
         f"{each(p)} copies {p.per_step(site.count):.0f} small tensors to the GPU one by one{in_function(site.place)} "
         f"({ms(p.per_step(site.host))} of the host's time, {part(p.share(site.host))} of the step): one copy of all "
         "of them costs little more than one of these.",
-        Severity.WARNING,
+        severity,
         shows="Memcpy HtoD, many a step",
         ns=site.exposed,
         places=[site.place],
