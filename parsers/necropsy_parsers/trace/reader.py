@@ -17,7 +17,7 @@ from necropsy_parsers.trace.columns import Columns, Store
 from necropsy_parsers.trace.event import EVENTS, EXACT_EVENTS, NO_ARGS, AnyEvent, Event, decoder_of
 from necropsy_parsers.trace.kinds import NUMBER, TEXT, Kind
 from necropsy_parsers.trace.model import Losses
-from necropsy_parsers.trace.pieces import Pieces, events_in
+from necropsy_parsers.trace.pieces import BOUNDARY, Pieces, events_in
 from necropsy_parsers.trace.repair import event_of, repaired
 
 _TAIL_TRIES: Final = 64
@@ -130,13 +130,23 @@ class TraceReader:
         """No bracket closes whole events: something is damaged, or the file ends early."""
         close = next((c for c in _ends_of_list(piece) if _looks_like_end(piece, c)), None)
         self.losses.cut |= close is None
-        body = piece[:close].rstrip().removesuffix(b",") if close is not None else piece
+        body = piece[:close].rstrip().removesuffix(b",") if close is not None else self._without_cut_event(piece)
         self.tail = piece[close:] if close is not None else b""
-        before = self.losses.dropped
-        events = list(self._one_by_one(body)) if body.strip() else []
-        if close is None and self.losses.dropped > before:
-            self.losses.dropped -= 1  # the event at the cut is what "ends early" means
-        return events
+        return list(self._one_by_one(body)) if body.strip() else []
+
+    def _without_cut_event(self, piece: bytes) -> bytes:
+        """A piece up to the end of its last whole event; the one at the cut is what "ends early" means."""
+        end = len(piece)
+        for _ in range(_TAIL_TRIES):
+            end = piece.rfind(b"}", 0, end)
+            begin = max((m.end() for m in BOUNDARY.finditer(piece, 0, end)), default=0)
+            if end < 0:
+                break
+            before = self.losses.repaired
+            if self._one(piece[begin : end + 1]) is not None:
+                self.losses.repaired = before
+                return piece[: end + 1]
+        return b""
 
     # -- columns --------------------------------------------------------------
 

@@ -23,6 +23,7 @@ _TRAILING: Final = re.compile(rb",(\s*[}\]])")
 _LOCALE: Final = re.compile(rb'("(?:ts|dur)"\s*:\s*"?-?\d+),(\d+)(?="?\s*[,}])')
 _CONTROL: Final = re.compile(rb"[\x00-\x1f]")
 _ESCAPE: Final = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_BACKSLASH: Final = re.compile(rb'\\(?!")')
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 # The writer's keys are known: a string ends where the next of them begins, whatever quotes it holds.
 _NAMES: Final = re.compile(
@@ -45,7 +46,9 @@ def repaired(written: bytes) -> dict[str, Any] | None:
 
 
 def _loaded(text: bytes) -> dict[str, Any] | None:
-    clean = _ESCAPE.sub(rb"\\\\", text).decode("utf-8", "replace")
+    if _ESCAPE.search(text) is not None:  # nobody escaped here: `\t` of `C:\dir\train.py` is no tab
+        text = _BACKSLASH.sub(rb"\\\\", text)
+    clean = text.decode("utf-8", "replace")
     try:
         value = json.loads(clean, strict=False)
     except (ValueError, RecursionError):
