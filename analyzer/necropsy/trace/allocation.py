@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from necropsy.trace.idle import covers
 from necropsy.trace.intervals import Cover
 from necropsy.trace.nesting import nearest
-from necropsy.trace.partition import covers_of
 from necropsy.trace.profile import Profile, Site
 from necropsy.trace.rank import Mask, Rows
 
@@ -51,7 +51,7 @@ def churn(p: Profile) -> Churn | None:
         return None
     steps = np.unique(p.steps.of(r.calls["start"][both]))
     start, end = r.calls["start"][both], r.calls["end"][both]
-    alone = covers_of(r, p.activity)["allocating"].overlap(Cover.of(start, end))
+    alone = covers(p)["allocating"].overlap(Cover.of(start, end))
     return Churn(
         taken, given, int((steps > 0).sum()), len(p.steps) - 1, bool(len(p.steps) - 1 in steps),
         int((end - start).sum()), int(alone.within(p.steps.start, p.steps.end).sum()),

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from necropsy.finding import Place
 from necropsy.trace.built import built_on_host
+from necropsy.trace.idle import covers
 from necropsy.trace.nesting import nearest
-from necropsy.trace.partition import covers_of
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Mask, Rows
 
@@ -84,7 +84,7 @@ class CopyBook:
         c = self.copies
         if not len(c):
             return np.empty(0, np.int64)
-        alone = covers_of(self._p.rank, self._p.activity)["copies"]
+        alone = covers(self._p)["copies"]
         reach = np.concatenate(([c["start"][0]], np.maximum.accumulate(c["end"])[:-1]))
         begin = np.maximum(c["start"], reach)
         stop = np.maximum(np.minimum(c["end"], self._p.steps.end[self.step]), begin)
@@ -104,7 +104,7 @@ class CopyBook:
         """The code of the rule that tells each copy; "" for copies on the device and reads of one number."""
         r, n = self._p.rank, len(self.copies)
         moved = self.to_device | self.to_host
-        code = np.where(moved & ~self.reads, "MEM005", "").astype("U6") if n else np.empty(0, "U6")
+        code = np.where(moved & ~self.reads & ~self.saved, "MEM005", "").astype("U6") if n else np.empty(0, "U6")
         large = self.bytes >= LARGE
         code[self.to_device & self.pageable & large] = "MEM003"
         code[moved & self.pinned & self.crawling] = "MEM007"
@@ -121,6 +121,15 @@ class CopyBook:
             return np.zeros(len(self.copies), np.bool_)
         inside = nearest(r.op_nest.parent, r.where(r.ops, _READS, exact=True)) >= 0
         return np.where(self.op >= 0, inside[self.op], False)
+
+    @property
+    def saved(self) -> Mask:
+        """Copies of a checkpoint that is being written: another rule tells what that costs."""
+        r = self._p.rank
+        if not len(r.calls):
+            return np.zeros(len(self.copies), np.bool_)
+        asked = np.where(self.call >= 0, r.calls["start"][np.maximum(self.call, 0)], -1)
+        return np.asarray(self._p.activity.saving.holds(asked))
 
     @property
     def crawling(self) -> Mask:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from necropsy.trace.profile import Profile
 
 
-def amount(p: Profile, site: CopySite) -> str:
-    """Bytes a step: `14.06 MiB`; what was copied in a window that has no steps."""
-    return human_bytes(p.per_step(site.bytes))
+def amount(site: CopySite) -> str:
+    """Bytes of a step with such copies: `14.06 MiB`; what was copied in a window that has no steps."""
+    return human_bytes(site.bytes / max(1, site.steps))
 
 
 def rate(site: CopySite) -> str:
@@ -25,7 +25,7 @@ def rate(site: CopySite) -> str:
 
 def exposure(p: Profile, site: CopySite) -> str:
     """`1.95 ms, 0.4% of the time`: how long the device did nothing else for these copies."""
-    return f"{ms(p.per_step(site.exposed))}, {part(p.share(site.exposed))} of the time"
+    return f"{ms(site.exposed / max(1, site.steps))}, {part(p.share(site.exposed))} of the time"
 
 
 def facts(p: Profile, site: CopySite) -> dict[str, Fact]:
@@ -40,9 +40,13 @@ def facts(p: Profile, site: CopySite) -> dict[str, Fact]:
     return found
 
 
-def each(p: Profile) -> str:
-    """`Each step`, or `The profiled window`."""
-    return "Each step" if p.step_word == "step" else "The profiled window"
+def each(p: Profile, site: CopySite, verb: str = "copies") -> str:
+    """`Each step copies`, `The profiled window copies` or `2 of 4 steps copy`; numbers are of one such step."""
+    if p.step_word != "step":
+        return f"The profiled window {verb}"
+    if site.steps < len(p.steps):
+        return f"{site.steps} of {len(p.steps)} steps {'copy' if verb == 'copies' else verb.removesuffix('s')}"
+    return f"Each step {verb}"
 
 
 def pin_fixes(loader: bool, pinned: bool) -> tuple[Fix, ...]:

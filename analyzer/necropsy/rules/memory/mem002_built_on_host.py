@@ -71,11 +71,12 @@ def _finding(p: Profile, site: CopySite, host: int, severity: Severity) -> Findi
     from necropsy.trace.copies import copies_of
 
     made = " and ".join(names_of(p, moved(p, copies_of(p).frame[site.rows]))[:2])
-    count = p.per_step(site.count)
+    count = site.count / max(1, site.steps)
     what = f"a tensor of {human_bytes(site.bytes / site.count)}" if count < 1.5 else f"{count:.0f} tensors"
+    them = "it" if count < 1.5 else "them"
     return about(
         p,
-        f"{each(p)} builds {what} on the CPU with {made} and then copies {'it' if count < 1.5 else 'them'} to the "
+        f"{each(p, site, 'builds')} {what} on the CPU with {made} only to copy {them} to the "
         f"GPU{in_function(site.place)}: {ms(p.per_step(host))} of the host's time a step ({part(p.share(host))}), "
         "which building on the GPU would not take.",
         severity,

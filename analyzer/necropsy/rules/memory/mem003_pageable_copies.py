@@ -89,7 +89,7 @@ def _finding(p: Profile, site: CopySite) -> Finding:
     vain = "; its non_blocking=True is in vain" if site.in_vain else ""
     return about(
         p,
-        f"{each(p)} copies {amount(p, site)} from pageable host memory to the GPU{in_function(site.place)}{rate(site)} "
+        f"{each(p, site)} {amount(site)} from pageable host memory to the GPU{in_function(site.place)}{rate(site)} "
         f"({exposure(p, site)}) while no kernel runs: it goes through a staging buffer and keeps the host busy until "
         f"it is done{vain}.",
         Severity.WARNING,

@@ -80,7 +80,8 @@ def _judged(p: Profile, book: CopyBook, site: CopySite, way: str, t: Thresholds)
     recurring = book.recurring(site)
     if p.share(site.exposed) >= t.share and (recurring or p.share(site.exposed) >= 2 * t.share):
         pinned = bool(book.pinned[site.rows].all())
-        yield _heavy(p, site, way, pinned, p.share(site.exposed) >= t.pinned)
+        pageable = bool(book.pageable[site.rows].all())
+        yield _heavy(p, site, way, (pinned, pageable), p.share(site.exposed) >= t.pinned)
     elif (
         recurring
         and way == "to the GPU"
@@ -90,18 +91,20 @@ def _judged(p: Profile, book: CopyBook, site: CopySite, way: str, t: Thresholds)
         yield _many(p, site, Severity.WARNING if p.share(site.host) >= t.host else Severity.NOTE)
 
 
-def _heavy(p: Profile, site: CopySite, way: str, pinned: bool, grave: bool) -> Finding:
-    memory = "pinned " if pinned else ""
+def _heavy(p: Profile, site: CopySite, way: str, memory: tuple[bool, bool], grave: bool) -> Finding:
+    pinned, pageable = memory
+    kind = "pinned" if pinned else "pageable" if pageable else ""
     back = way == "to the host"
+    where = f"to {kind} host memory" if back and kind else f"from {kind} host memory {way}" if kind else way
     return about(
         p,
-        f"{each(p)} copies {amount(p, site)} {way}{in_function(site.place)}{rate(site)} ({exposure(p, site)}) while no "
+        f"{each(p, site)} {amount(site)} {where}{in_function(site.place)}{rate(site)} ({exposure(p, site)}) while no "
         "kernel runs: the model waits for the transfer.",
         Severity.WARNING if grave or not pinned else Severity.NOTE,
         shows=f"Memcpy {'DtoH' if back else 'HtoD'}",
         ns=site.exposed,
         places=[site.place],
-        facts={**facts(p, site), "host memory": memory.strip() or "not pinned, or not told"},
+        facts={**facts(p, site), "host memory": kind or "not told, or of both kinds"},
         fixes=_back() if back else _there(pinned),
     )
 
@@ -109,7 +112,7 @@ def _heavy(p: Profile, site: CopySite, way: str, pinned: bool, grave: bool) -> F
 def _many(p: Profile, site: CopySite, severity: Severity) -> Finding:
     return about(
         p,
-        f"{each(p)} copies {p.per_step(site.count):.0f} small tensors to the GPU one by one{in_function(site.place)} "
+        f"{each(p, site)} {p.per_step(site.count):.0f} small tensors to the GPU one by one{in_function(site.place)} "
         f"({ms(p.per_step(site.host))} of the host's time, {part(p.share(site.host))} of the step): one copy of all "
         "of them costs little more than one of these.",
         severity,

@@ -60,7 +60,7 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
                 continue
             yield about(
                 p,
-                f"{each(p)} copies {amount(p, site)} between pinned memory and the GPU{where} at only "
+                f"{each(p, site)} {amount(site)} between pinned memory and the GPU{where} at only "
                 f"{site.rate:.2g} GB/s ({exposure(p, site)}): a PCIe 3 x16 link reaches about 12, newer ones more, "
                 "so that the link or the memory behind it is not what it should be.",
                 Severity.WARNING,
