@@ -203,6 +203,10 @@ class TraceBuilder:
             {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": begin, "dur": us, "args": told}
         )
 
+    def pause(self, us: float, stream: int = 7) -> None:
+        """The device begins nothing more on a stream for that long."""
+        self._free[stream] = max(self._free.get(stream, 0.0), self.now) + us
+
     def memory(
         self, size: int, *, allocated: int, reserved: int, device: int = 0, kind: int = 1, address: int = 1 << 47
     ) -> None:  # fmt: skip
