@@ -14,6 +14,7 @@ from necropsy.trace.intervals import Cover
 from necropsy.trace.profile import Profile, Site
 from necropsy.trace.straggler import accused, waits_for
 
+PAIRS: Final = frozenset({"send", "receive"})
 ONE: Final = 0.8  # of the collectives' time: one that takes it leaves nothing to overlap in another order
 
 
@@ -57,11 +58,11 @@ def communication_of(p: Profile, late: Cover | None = None) -> Communication:
     r = p.rank
     exposed = held_up(p)
     each = exposed.within(steps.start, steps.end)
-    computing = r.computing.minus(r.communicating)
+    computing = r.computing.minus(joint(p))
     waited = late.overlap(exposed).within(steps.start, steps.end).sum() if late is not None else 0
     return Communication(
         p,
-        int(r.communicating.within(steps.start, steps.end).sum()),
+        int(joint(p).within(steps.start, steps.end).sum()),
         int(each.sum()),
         int(waited),
         int(computing.within(steps.start, steps.end).sum()),
@@ -89,7 +90,7 @@ def held_up(p: Profile) -> Cover:
     """
     if "held up" not in p.memo:
         r = p.rank
-        bare = r.communicating.minus(r.computing)
+        bare = joint(p).minus(r.computing)
         work = np.flatnonzero(~r.collective)
         at = np.searchsorted(r.kernels["start"][work], bare.ends)
         submitted = np.full(len(bare), np.iinfo(np.int64).min)
@@ -120,9 +121,23 @@ def _late_covers(fleet: Fleet, waiting: int) -> Cover:
     return Cover.empty().union(*(waits_for(fleet, waiting, s) for s in suspects if s != waiting))
 
 
-def worst(ranks: Sequence[Communication]) -> Communication:
-    """The rank with the largest share of exposed time of its own."""
-    return max(ranks, key=lambda c: c.profile.share(c.own))
+def least(ranks: Sequence[Communication]) -> Communication:
+    """The rank with the smallest share of exposed time of its own.
+
+    Collectives cost all ranks the same; what others have more of they spend in waiting, or
+    have since they ran ahead and have nothing left to compute.
+    """
+    return min(ranks, key=lambda c: c.profile.share(c.own))
+
+
+def joint(p: Profile) -> Cover:
+    """When a collective of a whole group ran: messages between two are a pipeline's, and wait by design."""
+    if "joint" not in p.memo:
+        found = collectives_of(p)
+        rows = ~found.named(PAIRS) if found.device else np.zeros(len(found), np.bool_)
+        p.memo["joint"] = Cover.of(found.start[rows], found.end[rows])
+    cover: Cover = p.memo["joint"]
+    return cover
 
 
 def issuers(p: Profile) -> list[Site]:

@@ -13,6 +13,7 @@ from necropsy.finding import Place
 from necropsy.trace.collectives import BETWEEN_TWO, collectives_of, on_cpu
 from necropsy.trace.fleet import Fleet
 from necropsy.trace.intervals import Cover
+from necropsy.trace.overlap import issuers
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Mask, Rows
 
@@ -154,3 +155,32 @@ def stages(fleet: Fleet) -> Stages | None:
         ns = p.rank.computing.within(p.steps.start, p.steps.end).sum()
         computing[int(p.origin.rank or 0)] = p.per_step(int(ns))
     return Stages(computing, float(np.mean(messages)))
+
+
+class Exchanges(Struct, frozen=True):
+    """Exchanges of all gradients in a step: forward passes that are followed by one, all-reduces a step, place."""
+
+    passes: int
+    exchanges: float
+    place: Place | None
+
+
+def exchanges(p: Profile) -> Exchanges | None:
+    """DistributedDataParallel run several times a step with all gradients exchanged each time, or None."""
+    r = p.rank
+    forward = r.where(r.annotations, "DistributedDataParallel.forward", exact=True)
+    rows = np.flatnonzero(forward & p.in_steps(r.annotations["start"]))
+    started = r.ops["start"][r.where(r.ops, ("c10d::allreduce_", "record_param_comms"))]
+    if not len(rows) or not len(started):
+        return None
+    begins = np.sort(r.annotations["start"][rows])
+    passes = np.bincount(p.steps.of(begins), minlength=len(p.steps))
+    times = int(np.median(passes))
+    # All-reduces that the host started between one forward pass and the next (or the step's end).
+    ends = np.append(begins[1:], p.steps.end[-1])
+    ordered = np.sort(started)
+    between = np.searchsorted(ordered, ends) - np.searchsorted(ordered, begins)
+    usual = float(np.median(between))
+    if times < 2 or usual < 1 or (between >= 0.8 * usual).mean() < 0.9:
+        return None
+    return Exchanges(times, usual * times, next((s.place for s in issuers(p)), None))

@@ -2,8 +2,9 @@
 
 What it means
     In this part of the steps a collective (all-reduce, all-gather, reduce-scatter, ...)
-    was the only thing that the device ran. It is the part of communication that costs
-    time; what computing hides costs none.
+    was the only thing that the device ran, and held up what came next. It is the part of
+    communication that costs time; what computing hides costs none. Of several ranks the
+    one with the least is told, since what others have more of is waiting.
 
 Why it happens
     Much data is exchanged for little computing: large gradients with a small batch, dense
@@ -59,25 +60,25 @@ class Thresholds(Struct, frozen=True):
 
 @rule("DST001", "communication-share", Severity.WARNING, settings=Thresholds, general=True)
 def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
-    """One finding a job, about the rank that it costs most."""
+    """One finding a job, about the rank that it costs least."""
     judged = [p for p in traces.gpu_profiles if p.replayed < 0.2]
     if not any(len(p.rank.communicating) for p in judged):
         return
-    from necropsy.trace.overlap import all_communication, worst
+    from necropsy.trace.overlap import all_communication, least
 
     for ranks in all_communication(judged, traces.fleets):
-        over = [c for c in ranks if c.profile.share(c.own) >= t.exposed and c.steps >= t.steps]
-        if over:
-            yield _told(worst(over), over, len(ranks), t)
+        c = least(ranks)
+        if c.profile.share(c.own) >= t.exposed and c.steps >= t.steps:
+            yield _told(c, ranks, t)
 
 
-def _told(c: Communication, over: list[Communication], ranks: int, t: Thresholds) -> Finding:
+def _told(c: Communication, ranks: list[Communication], t: Thresholds) -> Finding:
     from necropsy.trace.overlap import issuers, kinds_of
 
     p = c.profile
     sites = issuers(p)
     first = sites[0].place if sites else None
-    peers = "the other ranks' traces" if ranks == 1 and (p.trace.meta.world or 2) > 1 else ""
+    peers = "the other ranks' traces" if len(ranks) == 1 and (p.trace.meta.world or 2) > 1 else ""
     much = "communication" if p.share(c.total) >= t.much else "collectives"
     return about(
         p,
@@ -88,7 +89,7 @@ def _told(c: Communication, over: list[Communication], ranks: int, t: Thresholds
         ns=c.own,
         places=places_of(sites),
         event=f"communication@{p.input}",
-        ranks=tuple(sorted({r for x in over for r in x.profile.ranks})),
+        ranks=tuple(sorted({r for x in ranks for r in x.profile.ranks})),
         facts={
             "collectives in all": f"{ms(p.per_step(c.total))} a {p.step_word} ({part(p.share(c.total))})",
             "hidden by computing": part(c.hidden),

@@ -62,16 +62,18 @@ class Thresholds(Struct, frozen=True):
 
 @rule("DST002", "poor-overlap", Severity.WARNING, settings=Thresholds)
 def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
-    """One finding a job, about the rank that it costs most."""
+    """One finding a job, about the rank that it costs least."""
     judged = [p for p in traces.gpu_profiles if p.replayed < 0.2]
     if not any(len(p.rank.communicating) for p in judged):
         return
-    from necropsy.trace.overlap import all_communication, worst
+    from necropsy.trace.overlap import all_communication, least
+    from necropsy.trace.parallel import exchanges, replicas
 
     for ranks in all_communication(judged, traces.fleets):
-        over = [c for c in ranks if _poor(c, t)]
-        if over:
-            yield _told(worst(over), over, t)
+        c = least(ranks)
+        # Exchanges that need not be, and DataParallel's, have rules of their own.
+        if _poor(c, t) and exchanges(c.profile) is None and replicas(c.profile) is None:
+            yield _told(c, ranks, t)
 
 
 def _poor(c: Communication, t: Thresholds) -> bool:
@@ -81,7 +83,7 @@ def _poor(c: Communication, t: Thresholds) -> bool:
     )
 
 
-def _told(c: Communication, over: list[Communication], t: Thresholds) -> Finding:
+def _told(c: Communication, ranks: list[Communication], t: Thresholds) -> Finding:
     from necropsy.trace.overlap import issuers, kinds_of
 
     p = c.profile
@@ -97,7 +99,7 @@ def _told(c: Communication, over: list[Communication], t: Thresholds) -> Finding
         ns=c.own,
         places=places_of(sites),
         event=f"communication@{p.input}",
-        ranks=tuple(sorted({r for x in over for r in x.profile.ranks})),
+        ranks=tuple(sorted({r for x in ranks for r in x.profile.ranks})),
         facts={
             "collectives in all": f"{ms(p.per_step(c.total))} a {p.step_word}",
             "gain if hidden (estimated)": f"up to {ms(p.per_step(c.hideable))} a {p.step_word}",

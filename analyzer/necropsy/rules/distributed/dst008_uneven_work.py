@@ -16,7 +16,7 @@ How to fix
     Balance what the named part of the step does across ranks.
 
 Limits
-    It compares durations on each rank's own clock, and so needs no common one; where
+    Stages of a pipeline are DST013's. It compares durations on each rank's own clock, and so needs no common one; where
     clocks agree, DST007 tells more and this rule keeps silent. No part of the step is
     named unless it accounts for 80 % of the difference.
 
@@ -58,9 +58,10 @@ class Thresholds(Struct, frozen=True):
 def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     """One finding a job whose clocks cannot be compared, or whose collectives cannot be paired."""
     for fleet in traces.fleets:
+        from necropsy.trace.parallel import stages
         from necropsy.trace.straggler import uneven
 
-        if fleet.trusted:
+        if fleet.trusted or stages(fleet) is not None:
             continue
         found = uneven(fleet, t.steps)
         if found is None or not found.cause.distinct:
