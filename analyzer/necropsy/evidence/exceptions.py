@@ -7,6 +7,7 @@ after which the same writer reports further work was handled.
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import ClassVar
 
 from msgspec import Struct
@@ -112,6 +113,7 @@ class Exceptions(Table[ExceptionRow]):
             )
             for r in self.rows
         ]
+        self.rows = _without_logged(self.rows)
         for row in self.rows:
             self._at.setdefault((row.anchor.input, row.seq), row)
             if not row.handled and row.origin.rank is not None:
@@ -152,11 +154,32 @@ def _joined(rows: list[ExceptionRow]) -> list[ExceptionRow]:
 
 def _logged_copy(row: ExceptionRow) -> bool:
     place = row.origin.place
-    return place is not None and place[0].endswith("_subclasses/fake_tensor.py") and not row.places
+    if place is None or row.places:
+        return False
+    # What `torch/_guards.py` logs of a guard that failed may stand open before it.
+    return place[0].endswith(("_subclasses/fake_tensor.py", "torch/_guards.py"))
+
+
+def _without_logged(rows: list[ExceptionRow]) -> list[ExceptionRow]:
+    """What the compiler logs while it raises ended nothing, if the process died of something else later.
+
+    `torch/_guards.py` logs "Error while creating guard" and raises; a program that catches that goes on.
+    """
+    out: list[ExceptionRow] = []
+    died: dict[tuple[str, int, int | None], set[str]] = {}
+    for row in reversed(rows):
+        who = (row.anchor.input, row.attempt, row.origin.rank)
+        logged = row.origin.place is not None and row.origin.place[0].endswith("torch/_guards.py")
+        later = died.get(who, set())
+        if not logged and not row.handled and row.kind == "plain":
+            died.setdefault(who, set()).add(row.name)
+        out.append(replace(row, handled=True) if logged and later and row.name not in later else row)
+    return out[::-1]
 
 
 def _row(record: PythonTraceback) -> ExceptionRow:
-    main = primary(record.chain)
+    chain = _connected(record.chain)
+    main = primary(chain)
     line, start, end = main.at
     anchor = record.anchor
     if line:  # the line that names the exception says more than the traceback's first
@@ -171,8 +194,14 @@ def _row(record: PythonTraceback) -> ExceptionRow:
         text=main.text,
         kind=record.kind,
         handled=False,
-        places=tuple(user_places(record.chain, main)),
+        places=tuple(user_places(chain, main)),
         main=main,
-        chain=record.chain,
+        chain=chain,
         lead=record.lead,
     )
+
+
+def _connected(chain: tuple[Exc, ...]) -> tuple[Exc, ...]:
+    """Without stacks that only stood before: no exception ended them, and nothing says that the next came of them."""
+    kept = [e for e, later in pairwise(chain) if e.complete or e.type or later.relation]
+    return (*kept, chain[-1])
