@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from necropsy.trace.lag import sample_of
+from necropsy.trace.nesting import NONE
 from necropsy.trace.profile import Profile, Site
 from necropsy.trace.rank import Rows
 
@@ -78,12 +79,15 @@ def next_multiple(size: int, of: int = MULTIPLE) -> int:
 
 
 def _groups(p: Profile) -> Rows:
-    """For each operator a number that stands for name, shapes, types and strides."""
-    ops = p.rank.ops
+    """For each operator a number that stands for its name, shapes, types and strides; -1 for what is no product."""
+    r = p.rank
     if "alignment.groups" not in p.memo:
-        keys = np.stack([ops[c].astype(np.int64) for c in ("name", "dims", "types", "strides")])
-        _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        p.memo["alignment.groups"] = (first, group.reshape(-1))
+        rows = np.flatnonzero(r.where(r.ops, tuple(_PRODUCTS), exact=True))
+        keys = np.stack([r.ops[c][rows].astype(np.int64) for c in ("name", "dims", "types", "strides")])
+        _, first, mine = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        group = np.full(len(r.ops), NONE, np.int64)
+        group[rows] = mine.reshape(-1)
+        p.memo["alignment.groups"] = (rows[first], group)
     found: Rows = p.memo["alignment.groups"][1]
     return found
 
@@ -91,8 +95,6 @@ def _groups(p: Profile) -> Rows:
 def _products(p: Profile) -> dict[int, Product]:
     """Group of operators -> the half-precision product that they are."""
     r = p.rank
-    if not len(r.ops):
-        return {}
     _groups(p)
     found = {}
     for group, row in enumerate(p.memo["alignment.groups"][0].tolist()):

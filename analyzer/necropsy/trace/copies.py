@@ -14,6 +14,7 @@ from necropsy.trace.idle import covers
 from necropsy.trace.nesting import nearest
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Mask, Rows
+from necropsy.trace.steps import MIN_REPEATS
 
 # Below this a copy takes as long as its launch, whatever the link: 64 KiB are 2.6 us at PCIe 4's 25 GB/s.
 LARGE: Final = 64 << 10
@@ -225,7 +226,9 @@ def exposed_of_calls(p: Profile, calls: Rows) -> int:
 
 
 def seen_often(p: Profile, times: Rows) -> bool:
-    """Whether something happens in most judged steps, and in two at least."""
+    """Whether something happens in most judged steps, and in two at least; thrice in a window without steps."""
+    if p.steps.how == "window":
+        return int(p.in_steps(times).sum()) >= MIN_REPEATS
     step = p.steps.of(times)
     return len(np.unique(step[step >= 0])) >= max(2, RECURS * len(p.steps))
 

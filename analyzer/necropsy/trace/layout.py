@@ -52,8 +52,11 @@ def conversions(p: Profile) -> Conversions:
     r, k = p.rank, p.rank.kernels
     counted = sample_of(p).kernels
     named = _matching(p, _NAMED)
+    convolutions = r.where(r.ops, _CONVOLUTIONS)
+    if not named.any() and not convolutions.any():
+        return Conversions(named, 0, 0)
     op = r.op_of(k)
-    below = _inside(p, op, r.where(r.ops, _CONVOLUTIONS))
+    below = _inside(p, op, convolutions)
     moved = _matching(p, _TRANSPOSES) & ~_matching(p, _COMPUTES)
     repacking = _inside(p, op, r.where(r.ops, ("aten::contiguous", "aten::clone"), exact=True))
     rows = counted & (named | (below & (moved | repacking)))
@@ -70,7 +73,10 @@ def repack_sites(p: Profile) -> list[Site]:
     convolution) has the repacking below it; these are not meant.
     """
     r, sample = p.rank, sample_of(p)
-    asked = r.where(r.ops, _REPACKS, exact=True) & _outermost(p)
+    asked = r.where(r.ops, _REPACKS, exact=True)
+    if not asked.any():
+        return []
+    asked &= _outermost(p)
     ops, ns = [], []
     for work in (r.kernels, r.copies):
         counted = sample.kernels if work is r.kernels else p.in_steps(work["start"])
@@ -170,7 +176,7 @@ def _outermost(p: Profile) -> Mask:
 
 def _inside(p: Profile, op: Rows, wanted: Mask) -> Mask:
     """Which operators (by row, -1 for none) are, or lie below, wanted ones."""
-    if not len(p.rank.ops):
+    if not wanted.any():
         return np.zeros(len(op), np.bool_)
     below = nearest(p.rank.op_nest.parent, wanted) >= 0
     return np.asarray(np.where(op >= 0, below[np.maximum(op, 0)], False))

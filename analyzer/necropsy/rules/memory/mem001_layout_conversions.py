@@ -85,6 +85,7 @@ def _finding(p: Profile, found: Conversions, ns: int, level: str) -> Finding:
         ns=ns,
         basis=sample_of(p).basis,
         places=places_of(sites),
+        claims=frozenset(f"kernel:{k}@{p.input}" for k in full),
         facts={
             "share of convolutions' time": f"{part(found.share)} ({level})",
             "conversions a step": round(p.per_step(int(found.rows.sum())), 1),

@@ -57,12 +57,12 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         if p.graphs:
             continue
         from necropsy.trace.built import host_time, moved
-        from necropsy.trace.copies import MOST_SITES, copies_of, sites_of
+        from necropsy.trace.copies import MOST_SITES, copies_of, seen_often, sites_of
 
         book = copies_of(p)
         for site in sites_of(p, "MEM002")[:MOST_SITES]:
             host = site.host + host_time(p, moved(p, book.frame[site.rows]))
-            if book.recurring(site) and p.share(host) >= t.worth:
+            if seen_often(p, book.copies["start"][site.rows]) and p.share(host) >= t.worth:
                 yield _finding(p, site, host, Severity.WARNING if p.share(host) >= t.share else Severity.NOTE)
 
 
