@@ -20,6 +20,7 @@ from tests.support.trace_cases.host import (
     recorded,
     saving,
     work,
+    wrapped,
 )
 from tests.support.tracing import TraceBuilder
 
@@ -188,3 +189,19 @@ class TestThreads:
     def test_work_elsewhere_and_waits(self, made: Make) -> None:
         assert threads.coinciding(made(beside(18_000, [PIN], during_kernel=True))) is None
         assert threads.coinciding(made(beside(18_000, ["board.py(33): run"], waits=True))) is None
+
+
+class TestEager:
+    """Functions that torch.compile was given and that run without it."""
+
+    def test_pieces_and_reads(self, made: Make) -> None:
+        (found,) = compiling.eager_functions(made(wrapped(whole=False)))
+        assert (found.place.function, found.steps, found.pieces, found.reads) == ("forward", 4, 2.0, True)
+        (found,) = compiling.eager_functions(made(wrapped(whole=False, reads=False)))
+        assert not found.reads
+
+    def test_a_region_around_it(self, made: Make) -> None:
+        assert compiling.eager_functions(made(wrapped(whole=True))) == []
+
+    def test_no_region_at_all_says_nothing(self, made: Make) -> None:
+        assert compiling.eager_functions(made(compiled({}))) == []

@@ -16,7 +16,7 @@ from msgspec import Struct
 from necropsy.finding import Place
 from necropsy.provenance.dynamo import plain_function, resumed_at
 from necropsy.trace.intervals import Cover
-from necropsy.trace.nesting import NONE
+from necropsy.trace.nesting import NONE, nearest
 from necropsy.trace.partition import covers_of
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Rows
@@ -29,6 +29,10 @@ _ID: Final = re.compile(r"\bcompile_id=(\d+)/(\d+)")
 _WORK: Final = ("bytecode_tracing", "compile_attempt_", "backend_compile", "outputgraph.call_user_compiler")
 _WHOLE: Final = ("entire_frame_compile",)
 _FRAME: Final = (("torch/_dynamo/convert_frame.py", ("_compile", "compile_inner", "_compile_inner")),)
+# torch.compile's own wrapper since torch 2.8; before, it had the name that functions exempt from it have, too.
+_WRAPPER: Final = (("torch/_dynamo/eval_frame.py", ("compile_wrapper",)),)
+_REGION: Final = "Torch-Compiled Region"
+_READS: Final = ("aten::item", "aten::is_nonzero", "aten::nonzero")
 _METRICS: Final = (("torch/_dynamo/utils.py", ("record_compilation_metrics",)),)
 _GRAPH_CALLS: Final = ("## Call CompiledFxGraph", "CompiledFunction")
 
@@ -238,3 +242,53 @@ def recording_places(p: Profile) -> list[Place | None]:
     frame = r.frame_at(np.full(len(start), r.main_thread, np.int32), start)
     user = np.where(frame >= 0, r.user_frame[np.maximum(frame, 0)] if len(r.frames) else NONE, NONE)
     return [plain(s.place) for s in p.sites(user, np.arange(len(start)), end - start)]
+
+
+class Eager(Struct, frozen=True):
+    """A function that torch.compile was given and that runs without compilation; `pieces` of it a call are compiled.
+
+    `reads` is whether it reads values of tensors itself, which breaks graphs.
+    """
+
+    place: Place
+    steps: int
+    count: int
+    pieces: float
+    reads: bool
+
+
+def eager_functions(p: Profile) -> list[Eager]:
+    """Functions called right under torch.compile's wrapper that no compiled region encloses."""
+    r = p.rank
+    wrapper = p.activity.frames_of(_WRAPPER)
+    if not wrapper.any():
+        return []
+    parent = r.frame_nest.parent
+    within = nearest(parent, wrapper)
+    rows = np.flatnonzero((r.user_frame == np.arange(len(r.frames))) & (within >= 0) & p.in_steps(r.frames["start"]))
+    rows = rows[r.frames["thread"][rows] == r.main_thread]
+    outer = np.where(parent[rows] >= 0, r.user_frame[np.maximum(parent[rows], 0)], NONE)
+    inside = (outer >= 0) & (r.frames["start"][np.maximum(outer, 0)] >= r.frames["start"][within[rows]])
+    rows = rows[~inside]
+    at = r.where(r.ops, _REGION) & (r.ops["thread"] == r.main_thread)
+    regions = Cover.of(r.ops["start"][at], r.ops["end"][at])
+    if not len(regions):
+        return []  # nothing says that compiled regions were recorded at all
+    eager = ~regions.holds(r.frames["start"][rows])
+    found = []
+    for name in np.unique(r.frames["name"][rows]):
+        mine = r.frames["name"][rows] == name
+        if eager[mine].all():
+            found.append(_eager(p, rows[mine], regions))
+    return [e for e in found if 2 * e.steps > len(p.steps)]
+
+
+def _eager(p: Profile, rows: Rows, regions: Cover) -> Eager:
+    r = p.rank
+    start, end = r.frames["start"][rows], r.frames["end"][rows]
+    pieces = np.searchsorted(regions.starts, end) - np.searchsorted(regions.starts, start)
+    reads = r.where(r.ops, _READS, exact=True) & (r.ops["thread"] == r.main_thread)
+    reads &= Cover.of(start, end).minus(regions).holds(r.ops["start"])
+    place = p.place(int(rows[0]))
+    assert place is not None
+    return Eager(place, len(np.unique(p.steps.of(start))), len(rows), float(pieces.mean()), bool(reads.any()))

@@ -122,6 +122,30 @@ def broken(gap: float) -> TraceBuilder:
     return looped(step)
 
 
+def wrapped(*, whole: bool, reads: bool = True, package: str = "") -> TraceBuilder:
+    """A model under torch.compile's wrapper whose forward is one compiled region, or calls several."""
+
+    def block(t: TraceBuilder, n: int) -> None:
+        with t.op(f"Torch-Compiled Region: 1/{n}"), t.frame("summarize.py(12): forward"):
+            work(t, 8_000)
+
+    def step(t: TraceBuilder, _: int) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(t.frame("torch/_dynamo/eval_frame.py(956): compile_wrapper"))
+            if package:
+                stack.enter_context(t.frame(package))
+            if whole:
+                stack.enter_context(t.op("Torch-Compiled Region: 0/0"))
+            with t.frame("summarize.py(44): forward"):
+                for n in range(2):
+                    block(t, n) if not whole else work(t, 8_000)
+                    if reads:
+                        with t.op("aten::item"):
+                            t.host(20)
+
+    return looped(step)
+
+
 # -- pauses -----------------------------------------------------------------------
 
 
@@ -228,10 +252,16 @@ CASES = {
     "CMP021/fires-again-each-step": lambda: compiled({n: (f"0/{n + 1}", 60_000.0, False) for n in range(1, 5)}),
     "CMP021/fires-recording-each-size": lambda: recorded([512, 640, 576, 512, 704], {512}),
     "CMP021/silent-first-step": lambda: compiled({0: ("0/0", 90_000.0, False)}),
+    "CMP021/silent-second-version-makes-sizes-dynamic": lambda: compiled(
+        {0: ("0/0", 90_000.0, False), 1: ("0/1", 95_000.0, False)}
+    ),
     "CMP021/silent-first-use-of-a-kernel": first_use_of_triton_kernel,
     "CMP021/silent-known-sizes": lambda: recorded([512, 640, 576, 512, 640], {512, 576, 640}),
     "CMP022/fires-idle-between-pieces": lambda: broken(6_000),
     "CMP022/silent-cheap-break": lambda: broken(150),
+    "CMP024/fires-break-in-a-loop": lambda: wrapped(whole=False),
+    "CMP024/silent-one-region": lambda: wrapped(whole=True, reads=False),
+    "CMP024/silent-under-ddp": lambda: wrapped(whole=True, package="torch/nn/parallel/distributed.py(1640): forward"),
     "DAT006/fires-each-step": lambda: collecting([0, 1, 2, 3], 9_000),
     "DAT006/fires-every-second-step": lambda: collecting(
         [1, 3], 40_000, caller="accelerate/utils/memory.py(40): clear"

@@ -23,7 +23,7 @@ How to fix
 
 Limits
     A trace shows that something was compiled, and for which function; why is in the log. A
-    first compilation in the first profiled step is a note. That the limit was hit is
+    first compilation in the profiled steps, and a second version right behind it, are a note. That the limit was hit is
     inferred: a try on a function compiled before that ended without compiling anything,
     and none behind it.
 
@@ -107,7 +107,7 @@ def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int)
 
 def _compiling(p: Profile, found: Sequence[Compilation], ns: int) -> Finding:
     steps = sorted({c.step for c in found})
-    again = any(c.again for c in found) or len(steps) > 1
+    again = _again(found)
     whole = p.steps.how == "window"
     longest = max(found, key=lambda c: c.ns)
     what = _what(longest)
@@ -118,7 +118,7 @@ def _compiling(p: Profile, found: Sequence[Compilation], ns: int) -> Finding:
         message = (
             f"In {len(steps)} of {len(p.steps)} steps {what} "
             f"{'are' if others > 0 else 'is'} compiled again, for {ms(ns / len(steps))} each ({part(p.share(ns))} of "
-            "the time): something that was compiled in keeps changing."
+            f"the time): something that was compiled in {'keeps changing' if len(steps) > 1 else 'has changed'}."
         )
         fixes: tuple[Fix, ...] = (_GUARDS, _DYNAMIC, _LATER)
     else:
@@ -137,6 +137,17 @@ def _compiling(p: Profile, found: Sequence[Compilation], ns: int) -> Finding:
         facts={"compilations": len(found), "compile ids": [c.id for c in found if c.id][:20], **_steps(p, found)},
         fixes=fixes,
     )
+
+
+def _again(found: Sequence[Compilation]) -> bool:
+    """Whether it is more than a program's start.
+
+    A second version right behind the first is one: Dynamo takes a size for constant until
+    it changes, and then makes it dynamic.
+    """
+    firsts = {c.frame for c in found if c.version == 0}
+    versions = any(c.version > 1 or (c.again and c.frame not in firsts) for c in found)
+    return versions or len({c.step for c in found if c.version < 0}) > 2
 
 
 def _recording(p: Profile, ns: int) -> Finding:
