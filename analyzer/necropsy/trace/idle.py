@@ -11,7 +11,7 @@ from necropsy.trace.intervals import Cover
 from necropsy.trace.nesting import NONE
 from necropsy.trace.partition import IDLE, covers_of
 from necropsy.trace.profile import Profile
-from necropsy.trace.rank import Mask, Rows
+from necropsy.trace.rank import Rows
 
 # Work below which idle time says nothing: a few kernels are no program (number of kernels in the judged steps).
 KERNELS: Final = 50
@@ -21,12 +21,8 @@ SPANNED: Final = 0.8
 SKEWED: Final = 0.05
 SKEW: Final = 10_000
 
+STALLED: Final = 0.05  # of the steps, from which another thread's work is told of
 LONG: Final = 1_000_000  # ns of the host's own in a gap from which it is a bubble (nsys-ai), not a late launch
-
-# What a recording adds to each event that lies in a gap, ns. Measured with torch 2.13: 350 to 740 a Python frame,
-# 6,600 and more an operator on a busy machine; the frames' lower end, and for operators less than was seen.
-FRAME_COST: Final = 400
-OP_COST: Final = 1_000
 
 
 class Gaps(Struct, frozen=True):
@@ -50,11 +46,11 @@ class Gaps(Struct, frozen=True):
         return self.end - self.start
 
 
-def judgeable(p: Profile) -> bool:
-    """Whether idle time and launches of this trace tell of the program."""
+def judgeable(p: Profile, kernels: int = KERNELS) -> bool:
+    """Whether idle time and launches of this trace tell of the program; `kernels`: how many it must have."""
     if p.cpu_only or p.graphs or not p.judged or skewed(p):
         return False
-    if int(p.in_steps(p.rank.kernels["start"]).sum()) < KERNELS:
+    if int(p.in_steps(p.rank.kernels["start"]).sum()) < kernels:
         return False
     if p.steps.how != "window":
         return True
@@ -92,11 +88,13 @@ def host_idle(p: Profile) -> Cover:
 
 
 def own_idle(p: Profile) -> Cover:
-    """Of that, what does not follow from a wait."""
+    """Of that, what neither follows from a wait nor coincides with another thread's work."""
+    from necropsy.trace.threads import stalled
     from necropsy.trace.waiting import idle_after
 
     if "own idle" not in p.memo:
-        p.memo["own idle"] = host_idle(p).minus(covers(p)["synchronising"]).minus(idle_after(p))
+        own = host_idle(p).minus(covers(p)["synchronising"]).minus(idle_after(p))
+        p.memo["own idle"] = own.minus(stalled(p, STALLED))
     found: Cover = p.memo["own idle"]
     return found
 
@@ -134,17 +132,6 @@ def _call_behind(p: Profile, begins: Rows) -> Rows:
             call = np.where(work["start"][at] == begins, r.launch_of(work)[at], NONE)
             found = np.where(found >= 0, found, call)
     return found
-
-
-def recorded(p: Profile, gaps: Mask) -> int:
-    """Nanoseconds of these gaps that the recording itself took, by the events in them; a low estimate."""
-    g = gaps_of(p)
-    cover = Cover.of(g.start[gaps], g.end[gaps]).overlap(own_idle(p))
-    total = 0
-    for events, cost in ((p.rank.frames, FRAME_COST), (p.rank.ops, OP_COST)):
-        mine = np.isin(events["thread"], p.activity.threads)
-        total += int(cover.holds(events["start"][mine]).sum()) * cost
-    return min(total, cover.total)
 
 
 def in_most_steps(p: Profile, times: Rows, weight: Rows, share: float) -> bool:

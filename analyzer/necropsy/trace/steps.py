@@ -135,9 +135,11 @@ def _by_function(rank: RankTrace) -> Steps | None:
         return None
     mine = best[1]
     name = rank.frame_names[int(rank.frames["name"][mine[0]])]
+    # What the loop does between two calls (reading the result, say) belongs to the step, too.
+    start = rank.frames["start"][mine]
+    end = np.concatenate((start[1:], rank.frames["end"][mine[-1:]]))
     return Steps(
-        rank.frames["start"][mine], rank.frames["end"][mine], np.arange(len(mine)), "function",
-        f"calls of {name.function}",
+        start, end, np.arange(len(mine)), "function", f"from one call of {name.function} to the next",
     )  # fmt: skip
 
 

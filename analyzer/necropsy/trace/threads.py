@@ -61,6 +61,14 @@ def coinciding(p: Profile) -> Busy | None:
     return max(found, key=lambda b: b.ns, default=None)
 
 
+def stalled(p: Profile, share: float) -> Cover:
+    """The idle time that coincides with another thread's work, if it is this share of the judged steps."""
+    busy = coinciding(p)
+    if busy is None or p.share(busy.ns) < share:
+        return Cover.empty()
+    return _gaps(p).overlap(_work(p, busy.thread))
+
+
 def _gaps(p: Profile) -> Cover:
     """Long idle gaps of judged steps in which no driving thread was in anything that the trace names."""
     covers = covers_of(p.rank, p.activity)

@@ -24,15 +24,17 @@ from necropsy.trace.rank import Mask, Rows
 # A call on the host may seem to return this long before the device's end: two clocks (ns).
 SKEW: Final = 10_000
 
-EXPLICIT, ITEM, BRANCH, COPY, SIZE, UPLOAD, OTHER = range(7)  # kinds of waits
+EXPLICIT, ITEM, BRANCH, COPY, SIZE, UPLOAD, OTHER, BARRIER = range(8)  # kinds of waits
 WORDS: Final = {
     ITEM: "`.item()` (or `float()`, `int()` of a tensor)",
     BRANCH: "a branch on a tensor (`if tensor:`)",
     COPY: "`.cpu()` (or `.numpy()`, `.tolist()`, `print` of a tensor)",
     SIZE: "an operation whose result's size depends on values (`nonzero`, a boolean mask, `unique`)",
 }
+SHORT: Final = {ITEM: "`.item()`", BRANCH: "`if tensor:`", COPY: "`.cpu()`", SIZE: "`nonzero` or a boolean mask"}
 _OPS: Final = (
     # The first that encloses the wait counts: is_nonzero calls item.
+    (BARRIER, ("c10d::barrier",)),
     (SIZE, (
         "aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique", "aten::_unique2", "aten::unique_dim",
         "aten::unique_consecutive", "aten::bincount", "aten::repeat_interleave", "aten::argwhere", "aten::histc",
@@ -82,9 +84,9 @@ class Waits(Struct, frozen=True):
 
 
 class WaitSite(Struct, frozen=True):
-    """Waits of one kind in one of the user's functions; ns of all judged steps."""
+    """Waits in one of the user's functions, with their kinds, the commonest first; ns of all judged steps."""
 
-    kind: int
+    kinds: tuple[int, ...]
     place: Place | None
     count: int
     steps: int
@@ -93,7 +95,7 @@ class WaitSite(Struct, frozen=True):
     spelled: str
 
 
-USER, OPTIMIZER, SCALER = range(3)
+USER, OPTIMIZER, SCALER, ENGINE = range(4)  # owners
 
 
 def waits_of(p: Profile) -> Waits:
@@ -111,21 +113,27 @@ def idle_after(p: Profile) -> Cover:
 
 
 def sites(p: Profile, kinds: tuple[int, ...], owner: int = USER) -> list[WaitSite]:
-    """Waits of these kinds by the user's function and kind, the costliest first."""
+    """Waits of these kinds by the user's function, the costliest first."""
     w = waits_of(p)
     mine = np.flatnonzero(np.isin(w.kind, kinds) & (w.owner == owner))
-    frames = p.rank.user_frame_of_calls(w.rows[mine])
     found = []
-    for kind in np.unique(w.kind[mine]):
-        of_kind = w.kind[mine] == kind
-        at = mine[of_kind]
-        for s in p.sites(frames[of_kind], at, w.idle[at]):
-            step = p.steps.of(p.rank.calls["start"][w.rows[s.rows]])
-            blocked = int((w.end - w.begin)[s.rows].sum())
-            found.append(
-                WaitSite(int(kind), s.place, s.count, len(np.unique(step)), blocked, s.ns, spelled(p, w.rows[s.rows]))
-            )
+    for s in p.sites(_frames(p, w.rows[mine], owner), mine, w.idle[mine]):
+        step = p.steps.of(p.rank.calls["start"][w.rows[s.rows]])
+        blocked = int((w.end - w.begin)[s.rows].sum())
+        names, counts = np.unique(w.kind[s.rows], return_counts=True)
+        ordered = tuple(int(k) for k in names[np.argsort(-counts, kind="stable")])
+        word = spelled(p, w.rows[s.rows], ordered[0])
+        found.append(WaitSite(ordered, s.place, s.count, len(np.unique(step)), blocked, s.ns, word))
     return sorted(found, key=lambda s: (-s.idle, -s.blocked))
+
+
+def _frames(p: Profile, rows: Rows, owner: int) -> Rows:
+    """The user's frame that each wait belongs to; the engine's own belong to the call of backward."""
+    r = p.rank
+    if owner != ENGINE or not len(r.frames):
+        return r.user_frame_of_calls(rows)
+    frame = r.frame_at(np.full(len(rows), r.main_thread, np.int32), r.calls["start"][rows])
+    return np.where(frame >= 0, r.user_frame[np.maximum(frame, 0)], NONE)
 
 
 def recurring(p: Profile, site: WaitSite) -> bool:
@@ -140,13 +148,15 @@ def _found(p: Profile) -> Waits:
     rows = np.flatnonzero(mask)
     rows = rows[~_others(p, rows)]
     kind, begin = _kinds(p, rows)
-    rows, kind, begin = rows[kind != UPLOAD], kind[kind != UPLOAD], begin[kind != UPLOAD]
+    kept = (kind != UPLOAD) & (kind != OTHER)
+    kept &= (kind != EXPLICIT) | _asked_for(p, rows)
+    rows, kind, begin = rows[kept], kind[kept], begin[kept]
     order = np.argsort(r.calls["end"][rows], kind="stable")
     rows, kind, begin = rows[order], kind[order], begin[order]
     end = r.calls["end"][rows]
     low, high = _gap_behind(r.busy, begin, end)
     idle = host_idle(p).within(low, high)
-    return Waits(rows, kind, _owners(p, rows), begin, end, low, high, idle)
+    return Waits(rows, kind, _owners(p, rows, kind), begin, end, low, high, idle)
 
 
 def _others(p: Profile, rows: Rows) -> Mask:
@@ -159,6 +169,22 @@ def _others(p: Profile, rows: Rows) -> Mask:
     return found | (_frame_above(p, rows, own) >= 0)
 
 
+def _asked_for(p: Profile, rows: Rows) -> Mask:
+    """Whether the user's code asked for each wait outside operators; a library's own waits are no line of the user's.
+
+    True where no Python frame is known.
+    """
+    r = p.rank
+    if not len(r.frames):
+        return np.ones(len(rows), np.bool_)
+    frame = r.frame_at(r.calls["thread"][rows], r.calls["start"][rows])
+    ways = p.activity.frames_of(_SPELLED) | p.rank.where(r.frames, ("<built-in", "<method"))
+    caller = nearest(r.frame_nest.parent, ~ways)
+    caller = np.where(frame >= 0, caller[np.maximum(frame, 0)], NONE)
+    asked: Mask = (frame < 0) | ((caller >= 0) & (r.user_frame[np.maximum(caller, 0)] == caller))
+    return asked
+
+
 def _frame_above(p: Profile, rows: Rows, wanted: Mask) -> Rows:
     """The nearest of these frames around each call, or -1."""
     r = p.rank
@@ -169,8 +195,10 @@ def _frame_above(p: Profile, rows: Rows, wanted: Mask) -> Rows:
     return np.where(frame >= 0, above[np.maximum(frame, 0)], NONE)
 
 
-def spelled(p: Profile, rows: Rows) -> str:
+def spelled(p: Profile, rows: Rows, kind: int) -> str:
     """How most of these waits (rows of calls) were asked for in Python, or the call's own name."""
+    if kind == BARRIER:
+        return "`dist.barrier()`"
     r = p.rank
     frames = _frame_above(p, rows, p.activity.frames_of(_SPELLED))
     call = r.named(r.calls, int(rows[0]))
@@ -227,13 +255,20 @@ def _copies_by_op(p: Profile) -> tuple[Mask, Mask, Rows]:
     return down, up, first
 
 
-def _owners(p: Profile, rows: Rows) -> NDArray[np.int8]:
-    """Whose wait it is: the user's, the optimizer's own, or the gradient scaler's."""
+def _owners(p: Profile, rows: Rows, kind: Rows) -> NDArray[np.int8]:
+    """Whose wait it is: the user's, the optimizer's own, the gradient scaler's, or the backward engine's."""
     r = p.rank
     stepping = r.where(r.annotations, "Optimizer.step#")
     inside = Cover.of(r.annotations["start"][stepping], r.annotations["end"][stepping])
     owner = np.where(inside.holds(r.calls["start"][rows]), OPTIMIZER, USER)
     owner = np.where(_frame_above(p, rows, p.activity.frames_of(_SCALER)) >= 0, SCALER, owner)
+    if len(r.ops) and len(r.frames):
+        # Backward functions written in Python have frames on their thread; the engine reads values in anomaly mode.
+        engine = nearest(r.op_nest.parent, r.where(r.ops, "autograd::engine::evaluate_function"))
+        op = r.op_of_call[rows]
+        within = (op >= 0) & (engine[np.maximum(op, 0)] >= 0)
+        bare = r.frame_at(r.calls["thread"][rows], r.calls["start"][rows]) < 0
+        owner = np.where(within & bare & np.isin(kind, (ITEM, BRANCH)), ENGINE, owner)
     return owner.astype(np.int8)
 
 

@@ -2,7 +2,7 @@
 
 What it means
     A call that does nothing but wait for the GPU (`torch.cuda.synchronize()`, `synchronize()` of
-    a stream or an event) runs in most steps. While the host waits it launches nothing, so
+    a stream or an event, a barrier) runs in most steps. While the host waits it launches nothing, so
     that the GPU runs dry and idles until the host has caught up.
 
 Why it happens
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 
 
 class Thresholds(Struct, frozen=True):
-    """`share` of the steps' time from which it is a warning: nsys-ai's 2 % of the GPU's time."""
+    """`share` of the steps' time, and `least` ns of all of them, from which it is a warning: nsys-ai's 2 % and 1 ms."""
 
     share: float = 0.02
+    least: int = 1_000_000
 
 
 @rule("SYN001", "explicit-synchronisation", Severity.WARNING, settings=Thresholds)
@@ -55,12 +56,12 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     """One finding a function that waits for the device in most steps."""
     for p in traces.gpu_profiles:
         from necropsy.trace.idle import judgeable
-        from necropsy.trace.waiting import EXPLICIT, recurring, sites
+        from necropsy.trace.waiting import BARRIER, EXPLICIT, recurring, sites
 
         if not judgeable(p):
             continue
-        for site in sites(p, (EXPLICIT,)):
-            loud = p.share(site.idle) >= t.share
+        for site in sites(p, (EXPLICIT, BARRIER)):
+            loud = p.share(site.idle) >= t.share and site.idle >= t.least
             # Without a function to name, a wait that costs nothing is nothing to know.
             if recurring(p, site) and (loud or site.place is not None):
                 yield _finding(p, site, loud)

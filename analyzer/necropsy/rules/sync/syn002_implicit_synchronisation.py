@@ -47,10 +47,16 @@ if TYPE_CHECKING:
 
 
 class Thresholds(Struct, frozen=True):
-    """`share` of the steps' time from which it is a warning (nsys-ai's 2 %); at most `notes` cheaper ones are told."""
+    """`share` of the steps' time and `least` ns of all of them, from which it is a warning (nsys-ai's 2 % and 1 ms).
+
+    Also from `many` waits a step on, whatever they cost: the host can never run ahead. At most
+    `notes` functions with fewer and cheaper ones are told.
+    """
 
     share: float = 0.02
-    notes: int = 3
+    least: int = 1_000_000
+    many: int = 8
+    notes: int = 4
 
 
 @rule("SYN002", "implicit-synchronisation", Severity.WARNING, settings=Thresholds)
@@ -64,36 +70,40 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
             continue
         notes = 0
         for site in waiting.sites(p, tuple(waiting.WORDS)):
-            loud = p.share(site.idle) >= t.share
+            dear = p.share(site.idle) >= t.share and site.idle >= t.least
+            loud = dear or p.per_step(site.count) >= t.many
             notes += not loud
             if waiting.recurring(p, site) and (loud or (site.place is not None and notes <= t.notes)):
-                yield _users(p, site, loud)
+                yield _users(p, site, loud, dear)
         for owner, words, fixes in _INTERNAL:
             inside = waiting.sites(p, tuple(waiting.WORDS), owner)
             if inside and p.share(sum(s.idle for s in inside)) >= t.share:
                 yield _internal(p, inside, words, fixes)
 
 
-def _users(p: Profile, site: WaitSite, loud: bool) -> Finding:
-    from necropsy.trace.waiting import WORDS
+def _users(p: Profile, site: WaitSite, loud: bool, dear: bool) -> Finding:
+    from necropsy.trace.waiting import SHORT, WORDS
 
     idle = ms(p.per_step(site.idle))
     consequence = (
         f"the GPU then idles {idle} a {p.step_word} ({part(p.share(site.idle))} of the time) until the host has "
         "launched again"
-        if loud
+        if dear
         else f"here that costs {idle} a {p.step_word}"
+        + (", and the host can never run ahead of the GPU" if loud else "")
     )
+    words = WORDS[site.kinds[0]] if len(site.kinds) == 1 else " and ".join(SHORT[k] for k in site.kinds)
+    words = f"{words[0].upper()}{words[1:]}{in_function(site.place)} make{'s' if len(site.kinds) == 1 else ''}"
     return about(
         p,
-        f"{WORDS[site.kind][0].upper()}{WORDS[site.kind][1:]}{in_function(site.place)} makes the host wait for the GPU "
-        f"(a hidden synchronisation) {times(p.per_step(site.count))} a {p.step_word}; {consequence}.",
+        f"{words} the host wait for the GPU (a hidden synchronisation) "
+        f"{times(p.per_step(site.count))} a {p.step_word}; {consequence}.",
         Severity.WARNING if loud else Severity.NOTE,
         shows=f"Memcpy DtoH and {site.spelled.strip('`')} inside the operator",
         ns=site.idle,
         places=[site.place],
         facts=_facts(p, [site]),
-        fixes=_FIXES[site.kind],
+        fixes=(*(_FIXES[k] for k in site.kinds), _FIND),
     )
 
 
@@ -105,7 +115,7 @@ def _internal(p: Profile, inside: list[WaitSite], words: str, fixes: tuple[Fix, 
         f"{words}{in_function(inside[0].place)} and makes the host wait {often} a {p.step_word}; "
         f"the GPU then idles {ms(p.per_step(idle))} ({part(p.share(idle))} of the time).",
         Severity.WARNING,
-        shows="Memcpy DtoH and a wait inside the optimizer's step",
+        shows="Memcpy DtoH and a wait inside torch's own code",
         ns=idle,
         places=[inside[0].place],
         facts=_facts(p, inside),
@@ -120,18 +130,21 @@ def _facts(p: Profile, waits: list[WaitSite]) -> dict[str, str | int | float | b
     }
 
 
-_KEEP = Fix("Keep the value on the GPU (`total += loss.detach()`) and read it every so many steps", "code")
-_LATER = Fix("Copy into pinned memory with `non_blocking=True` and read it a step later", "code")
 _FIND = Fix(
     'See each line that waits: `torch.cuda.set_sync_debug_mode("warn")` before the loop', "investigate"
 )  # fmt: skip
 _FIXES = {
-    1: (_KEEP, _FIND),
-    2: (Fix("Replace the condition by `torch.where`, or test it every so many steps", "code"), _FIND),
-    3: (Fix("Compute it on the GPU and copy the result every so many steps", "code"), _LATER, _FIND),
-    4: (Fix("Multiply by the mask or use `torch.where`; of known size: `torch.nonzero_static`", "code"), _FIND),
-}  # fmt: skip
+    1: Fix("Keep the value on the GPU (`total += loss.detach()`) and read it every so many steps", "code"),
+    2: Fix("Replace the condition by `torch.where`, or test it every so many steps", "code"),
+    3: Fix("Copy into pinned memory with `non_blocking=True` and read it a step later, or every so many steps", "code"),
+    4: Fix("Multiply by the mask or use `torch.where`; of known size: `torch.nonzero_static`", "code"),
+}  # by kind of wait
 _INTERNAL = (
+    (
+        3,
+        "A check inside the backward pass (anomaly detection tests every gradient) reads values of the GPU",
+        (Fix("Turn `torch.autograd.set_detect_anomaly` off once the error is found", "code"),),
+    ),
     (
         1,
         "The optimizer reads its step counts or gradients' state from the GPU inside `opt.step()`",
