@@ -60,6 +60,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "trace/cut": Kind(DATA_LOSS, "recorder", "a trace ends too early; the events before that were read"),
     "trace/repaired": Kind(NOTICE, "recorder", "events of a trace are not valid JSON and were repaired"),
     "trace/dropped": Kind(DATA_LOSS, "recorder", "events of a trace could not be read"),
+    "trace/times": Kind(DATA_LOSS, "recorder", "events of a trace have no time, or one that cannot be"),
     "trace/args": Kind(NOTICE, "recorder", "events of a trace were read without their arguments"),
     "trace/worker": Kind(
         ERROR, "reader", "the process that read it was ended; less memory may be the cause (--jobs 1)"

@@ -39,7 +39,8 @@ def test_equal_to_an_exact_sweep(path: Path) -> None:
 @pytest.mark.parametrize("path", [*TRACES, *EXTERNAL], ids=lambda p: p.name)
 def test_buckets_add_up_and_none_is_negative(path: Path) -> None:
     p = profile_of(path)
-    assert sum(p.partition.buckets.values()).tolist() == p.steps.length.tolist()
+    buckets = [ns.tolist() for ns in p.partition.buckets.values()]
+    assert [sum(step) for step in zip(*buckets, strict=True)] == p.steps.length.tolist()
     assert all((ns >= 0).all() for ns in p.partition.buckets.values())
 
 

@@ -81,7 +81,12 @@ def _tell(reader: TraceReader, name: str, issues: Issues) -> None:
     lost = reader.losses
     if lost.cut:
         issues.add("trace/cut", name)
-    for kind, count in (("trace/repaired", lost.repaired), ("trace/dropped", lost.dropped), ("trace/args", lost.args)):
+    for kind, count in (
+        ("trace/repaired", lost.repaired),
+        ("trace/dropped", lost.dropped),
+        ("trace/args", lost.args),
+        ("trace/times", lost.times),
+    ):
         if count:
             issues.add(kind, name, count=count, unit="events")
 

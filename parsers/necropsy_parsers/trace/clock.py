@@ -19,12 +19,21 @@ Ns = NDArray[np.int64]
 
 EXACT_BELOW: Final = 2.0**43  # microseconds; a double holds eight binary places of them
 _DECIMAL: Final = re.compile(rb'^"?\s*(-?)(\d+)(?:[.,](\d*))?\s*"?$')
-_LARGEST: Final = 1 << 62
+NO_TIME: Final = -(1 << 62)
+_LONGEST: Final = 24 * 3600 * 10**9  # ns; no event of a profiled window is longer than a day
+
+
+def plausible(start: Ns, length: Ns) -> NDArray[np.bool_]:
+    """Which events have a time and a length that can be."""
+    fits: NDArray[np.bool_] = (start != NO_TIME) & (length != NO_TIME) & (length <= _LONGEST)
+    return fits
 
 
 def from_doubles(us: NDArray[np.float64]) -> Ns:
-    """Microseconds as ns; what is no number is 0."""
-    us = np.where(np.isfinite(us) & (np.abs(us) < 2.0**52), us, 0.0)
+    """Microseconds as ns; what is no time (NaN, beyond the year 2112) is `NO_TIME`."""
+    fits = np.isfinite(us) & (np.abs(us) < 2.0**52)
+    if not fits.all():
+        return np.where(fits, from_doubles(np.where(fits, us, 0.0)), NO_TIME)
     whole = np.floor(us)
     return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
 
@@ -40,12 +49,12 @@ def from_digits(us: Sequence[bytes]) -> Ns:
 
 
 def one_from_digits(written: bytes) -> int:
-    """One time in ns; 0 for what is no number."""
+    """One time in ns; `NO_TIME` for what is no number or beyond the year 2112."""
     if (m := _DECIMAL.match(written)) is not None:
         ns = int(m[2]) * 1000 + int(((m[3] or b"") + b"000")[:3])
-        return min(-ns if m[1] else ns, _LARGEST)
+        return (-ns if m[1] else ns) if ns < 1 << 62 else NO_TIME
     try:
         us = float(written.strip(b'"'))
     except ValueError:
-        return 0
-    return int(us * 1000) if abs(us) < EXACT_BELOW * 1000 else 0
+        return NO_TIME
+    return int(us * 1000) if abs(us) < 2.0**52 else NO_TIME

@@ -62,6 +62,7 @@ class Losses(Struct):
     dropped: int = 0
     cut: bool = False
     args: int = 0  # events read without their arguments
+    times: int = 0  # events left out, since their times cannot be
 
 
 class Trace(Record, frozen=True, eq=False, weakref=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from necropsy_parsers.trace import kinds
-from necropsy_parsers.trace.clock import EXACT_BELOW, from_digits, from_doubles
+from necropsy_parsers.trace.clock import EXACT_BELOW, from_digits, from_doubles, plausible
 from necropsy_parsers.trace.columns import Columns, Store
 from necropsy_parsers.trace.event import EVENTS, EXACT_EVENTS, NO_ARGS, AnyEvent, Event, decoder_of
 from necropsy_parsers.trace.kinds import NUMBER, TEXT, Kind
@@ -152,14 +153,15 @@ class TraceReader:
 
     def _keep(self, events: Sequence[AnyEvent]) -> None:
         self.events += len(events)
-        buckets: dict[tuple[str, str], list[AnyEvent]] = {}
+        # Events read one by one may be of both types, where the first time that needs its digits stands among them.
+        buckets: dict[tuple[str, str, type], list[AnyEvent]] = {}
         for event in events:
-            key = (event.cat, event.ph)
+            key = (event.cat, event.ph, type(event))
             try:
                 buckets[key].append(event)
             except KeyError:
                 buckets[key] = [event]
-        for (category, phase), bucket in buckets.items():
+        for (category, phase, _), bucket in buckets.items():
             if not category and phase == "X":
                 self._keep_uncategorised(bucket)
             else:
@@ -180,8 +182,13 @@ class TraceReader:
             self._keep_kind(kinds.KINDS[name], bucket)
 
     def _keep_kind(self, kind: Kind, events: Sequence[AnyEvent]) -> None:
-        n = len(events)
         start, length = self._times(events)
+        known = plausible(start, length)
+        if not known.all():
+            self.losses.times += int(np.count_nonzero(~known))
+            events = list(compress(events, known.tolist()))
+            start, length = start[known], length[known]
+        n = len(events)
         columns: dict[str, NDArray[Any]] = {
             "name": _indexes(self.names, map(attrgetter("name"), events), n),
             "start": start,
