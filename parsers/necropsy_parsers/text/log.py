@@ -17,15 +17,16 @@ from msgspec.structs import replace
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages import Common, Message, MessageFormat, all_messages, kinds_of, read_all
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record, Stamp, input_number
-from necropsy_parsers.tallies import Tally, all_tallies
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
 from necropsy_parsers.text.entry import BEGINS, Entry, head_of, of_compiler
 from necropsy_parsers.text.naming import NOBODY, Named
 from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is_error
 from necropsy_parsers.text.prefix import Peeled, Peeler
-from necropsy_parsers.text.scan import Gap, RawLine, Scanner
+from necropsy_parsers.text.scan import Gap, RawLine, Scanner, Taken
 from necropsy_parsers.text.tail import last_words
+from necropsy_parsers.text.tallying import Tallies
+from necropsy_parsers.text.told import told
 from necropsy_parsers.text.traceback import HEADER, PythonTraceback
 from necropsy_parsers.text.vote import vote
 from necropsy_parsers.text.writer import Writer, belongs, kind_of, same_head
@@ -61,14 +62,21 @@ class LogReader:
         self._now: Stamp | None = None
         self._last_unnamed = UNKNOWN
         self._shapes: dict[tuple[str, str], int] = {}
-        self._tallies: dict[str, Tally] = {}
+        self._tallies = Tallies(name, first_seq)
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
         # Those in which a traceback is one; "" for lines without any.
         self._artifacts = {r.artifact for kind in all_messages() for r in kind.reads if not r.quotes}
         self._scanner = Scanner(
-            sorted(triggers | compilers), name, issues, self._busy, compilers, input_number(first_seq)
+            sorted(triggers | compilers),
+            name,
+            issues,
+            self._busy,
+            compilers,
+            input_number(first_seq),
+            self._take,
+            self._tallies.literals,
         )
 
     @property
@@ -80,7 +88,8 @@ class LogReader:
         """All records of the text; chunks as `decode.text_chunks` makes them."""
         for item in self._scanner.scan(self._prepared(chunks)):
             if isinstance(item, Gap):
-                yield from self._gap(item)
+                if not isinstance(item, Taken):
+                    yield from self._gap(item)
             elif (entry := self._entry) is None or not entry.goes_on(item.data, item.end):
                 for piece in pieces(item.data):
                     peeled = self._placed(self._peeler.peel(piece))
@@ -91,9 +100,8 @@ class LogReader:
                 self._open[entry.writer] = item.number
         yield from self._close_all(at_end=True)
         for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
-            yield from self._told(record)
-        for tally in self._tallies.values():
-            yield from tally.records()
+            yield from told(record)
+        yield from self._tallies.records()
 
     # -- lines ----------------------------------------------------------------
 
@@ -104,13 +112,9 @@ class LogReader:
                 head = [pieces(line)[-1] for line in chunk[:65536].split(b"\n")[:SAMPLE_LINES]]
                 self._peeler = Peeler(vote(head))
                 first = False
-            for kind in all_tallies():
-                if kind.literal in chunk:
-                    if kind.name not in self._tallies:
-                        self._tallies[kind.name] = kind.make(self.name, self._seq)
-                    # The scanner has just finished the chunk before.
-                    self._tallies[kind.name].feed(chunk, self._scanner.bytes, self._scanner.lines)
+            start, lines = self._scanner.bytes, self._scanner.lines
             yield chunk
+            self._tallies.feed(chunk, start, lines, self._scanner.seen)
 
     def _placed(self, peeled: Peeled) -> Peeled:
         """With what the input's name tells of its writer, and the last clock reading."""
@@ -136,7 +140,21 @@ class LogReader:
         return self._last_unnamed
 
     def _busy(self) -> bool:
-        return self._scanner.lines < self._watch or bool(self._open)
+        if self._scanner.lines < self._watch:
+            return True
+        entry = self._entry
+        return bool(self._open) and (entry is None or not entry.over or entry.closed or len(self._open) > 1)
+
+    def _take(self, chunk: bytes, begin: int, base: int) -> tuple[int, int]:
+        """Further lines under the head of the entry opened last, all at once; see `Scanner`."""
+        entry = self._entry
+        if entry is None or entry.closed or entry.over:
+            return begin, 0
+        end, lines = entry.take(chunk, begin, base)
+        if lines:
+            self._open[entry.writer] = self._scanner.lines + lines
+        entry.over = len(self._open) == 1 and entry.ends_before(chunk, end)
+        return end, lines
 
     def _gap(self, gap: Gap) -> Iterator[Record]:
         """Lines nobody looked at: whatever was open ends before them."""
@@ -328,18 +346,7 @@ class LogReader:
         if self._folded(origin, shape):
             self._repeated[f"{origin.rank} {_SHAPE.sub('0', shape)}"] = record
         else:
-            yield from self._told(record)
-
-    @staticmethod
-    def _told(record: PythonTraceback) -> Iterator[Record]:
-        """A traceback, and what the messages of its exceptions say."""
-        yield record
-        for exc in record.chain:
-            if exc.complete:
-                text = f"{exc.type}: {exc.text}"
-                yield from read_all(
-                    Message(text, record.anchor, record.origin, record.seq, record.attempt, exception=record)
-                )
+            yield from told(record)
 
     # -- plain text ---------------------------------------------------------------
 

@@ -30,13 +30,22 @@ Marked = tuple[list[int], list[int]]  # positions of triggers, and of the sample
 class Marks:
     """Finds them in the chunks of one input, the `number`th of the run.
 
-    `compilers` are the triggers that count in lines of torch's compiler (see `quoted`).
+    `compilers` are the triggers that count in lines of torch's compiler (see `quoted`). `watched` are literals of which
+    it is only of interest which of them a chunk holds: `seen`.
     """
 
     def __init__(
-        self, triggers: tuple[bytes, ...], compilers: Container[bytes], name: str, issues: Issues, number: int
+        self,
+        triggers: tuple[bytes, ...],
+        compilers: Container[bytes],
+        name: str,
+        issues: Issues,
+        number: int,
+        watched: tuple[bytes, ...] = (),
     ) -> None:
         self._triggers = triggers
+        self._watched = watched
+        self.seen: frozenset[bytes] = frozenset()
         self._search = search_for(triggers)
         self._own = frozenset(n for n, literal in enumerate(triggers) if literal in compilers)
         self._name, self._issues = name, issues
@@ -59,11 +68,15 @@ class Marks:
         return SAMPLES_LEAST if self._taken > ENOUGH else max(SAMPLES_LEAST, self._samples // LATER)
 
     def _marked(self, chunk: bytes, wanted: int) -> Marked:
-        if not self._search.is_large(chunk) or (plain := database_for(self._triggers)) is None:
+        watched = len(self._watched)
+        if not self._search.is_large(chunk) or (
+            (plain := database_for((*self._triggers, *self._watched), watched)) is None
+        ):
+            self.seen = frozenset(literal for literal in self._watched if literal in chunk)
             starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._own)
             return starts, self._sample(chunk, wanted)
         if not self._dense:
-            both = database_for((*self._triggers, SAMPLED))
+            both = database_for((*self._triggers, SAMPLED, *self._watched), watched)
             assert both is not None
             soft = len(self._triggers)
             found = both.ends_unless(chunk, soft, 2 * wanted)
@@ -77,8 +90,11 @@ class Marks:
         self, chunk: bytes, database: Database, numbers: list[int], ends: list[int], soft: int | None = None
     ) -> Marked:
         """Those of all matches that count; matches of literal `soft` apart."""
+        watched = len(database.lengths) - len(self._watched)  # number of the first of them
+        self.seen = frozenset(self._watched[n - watched] for n in set(numbers) if n >= watched)
         if len(ends) <= FEW:
-            hits = [(end - database.lengths[n], n) for n, end in zip(numbers, ends, strict=True)]
+            found = zip(numbers, ends, strict=True)
+            hits = [(end - database.lengths[n], n) for n, end in found if n < watched]
             starts = counting(chunk, [hit for hit in hits if hit[1] != soft], self._own)
             return starts, counting(chunk, [hit for hit in hits if hit[1] == soft], self._own)
         import numpy as np
@@ -86,6 +102,7 @@ class Marks:
         number = np.array(numbers, np.int64)
         position = np.array(ends, np.int64) - np.array(database.lengths, np.int64)[number]
         order = np.argsort(position, kind="stable")
+        order = order[number[order] < watched]
         number, position = number[order], position[order]
         own = np.zeros(len(database.lengths), np.bool_)
         own[list(self._own)] = True

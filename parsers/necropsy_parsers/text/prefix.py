@@ -166,6 +166,7 @@ _GLOG_C10: Final = re.compile(
     r"\[?(?P<level>[IWEF])(?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)?(?P<pid>(?!x)x)? "
     r"(?P<file>[\w./\\:-]+?\.(?:cpp|h|cc|cu)):(?P<line>\d+)\] ?"
 )
+_GLOG_LEVELS: Final = frozenset("DIWEFCV")
 _GLOG_PY: Final = re.compile(
     r"(?P<level>[DIWEFCV])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) (?P<file>[\w./\\<>-]+):(?P<line>\d+)\]"
     r"(?: \[(?P<compile_id>[\d/_!-]+)\])?(?: \[__(?P<artifact>\w+)\])? ?"
@@ -292,6 +293,9 @@ class Peeler:
 
     def peel(self, text: str) -> Peeled:
         """Remove all prefixes of a cleaned line."""
+        if not self._voted and text[:1] in _GLOG_LEVELS and (glog := _GLOG_PY.match(text)) is not None:
+            origin = self._read_glog(UNKNOWN, glog)  # half of a compiler's log
+            return Peeled(text[glog.end() :], origin, f"glog{origin.pid};", True)
         rest, origin, keys = self._identified(text)
         if not rest or rest[0] in " \t^~":  # indentation: inside a traceback, no head can follow
             return Peeled(rest, origin, keys, False)

@@ -46,6 +46,10 @@ class Gap(Struct, frozen=True):
     tail: bytes = b""
 
 
+class Taken(Gap, frozen=True):
+    """Lines that went on with what was open, and were taken at once."""
+
+
 class Scanner:
     """Yields `RawLine` and `Gap`, in order, covering every byte of the text once.
 
@@ -53,7 +57,9 @@ class Scanner:
 
     `busy` is asked before a line without a trigger is passed over: while it says yes
     (a traceback is open), lines keep coming. `compilers` are the triggers that count in
-    lines of torch's compiler (see `quoted`), `number` counts the inputs of the run before this one.
+    lines of torch's compiler (see `quoted`), `number` counts the inputs of the run before this one. `take` is offered
+    the chunk, a line's position and the chunk's offset: how far it took lines that go on with what is open, unseen by
+    anyone else, and how many. Of the literals `watched` only `seen` tells.
     """
 
     def __init__(
@@ -64,13 +70,21 @@ class Scanner:
         busy: Callable[[], bool],
         compilers: Container[bytes] = (),
         number: int = 0,
+        take: Callable[[bytes, int, int], tuple[int, int]] | None = None,
+        watched: tuple[bytes, ...] = (),
     ) -> None:
-        self._marks = Marks(tuple(triggers), compilers, name, issues, number)
+        self._marks = Marks(tuple(triggers), compilers, name, issues, number, watched)
         self._name = name
         self._issues = issues
         self._busy = busy
+        self._take = take
         self.lines = 0
         self.bytes = 0
+
+    @property
+    def seen(self) -> frozenset[bytes]:
+        """Those of the `watched` literals that the chunk read last holds."""
+        return self._marks.seen
 
     def scan(self, chunks: Iterable[bytes]) -> Iterator[RawLine | Gap]:
         """Scan chunks that end at line ends, as `decode.text_chunks` makes them."""
@@ -88,6 +102,13 @@ class Scanner:
             starts, sampled = self._marks.find(chunk)
             size = len(chunk)
             while position < size:
+                if self._take is not None:
+                    end, taken = self._take(chunk, position, base)
+                    if taken:
+                        yield Taken(base + position, base + end, self.lines + 1, taken)
+                        self.lines += taken
+                        position = end
+                        continue
                 index, other = bisect_left(starts, position), bisect_left(sampled, position)
                 if not self._busy():
                     target = min(

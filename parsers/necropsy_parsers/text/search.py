@@ -44,14 +44,14 @@ def search_for(literals: tuple[bytes, ...]) -> Search:
 
 
 @lru_cache(maxsize=4)
-def database_for(literals: tuple[bytes, ...]) -> Database | None:
-    """The quicker search for these literals, where there is one."""
+def database_for(literals: tuple[bytes, ...], once: int = 0) -> Database | None:
+    """The quicker search for these literals, where there is one; of the last `once` it tells the first match only."""
     try:
         import hyperscan
     except ImportError:  # no wheel for this platform
         return None
     try:
-        return Database(hyperscan, literals)
+        return Database(hyperscan, literals, once)
     except hyperscan.error:  # a processor without the instructions that it needs
         return None
 
@@ -59,12 +59,14 @@ def database_for(literals: tuple[bytes, ...]) -> Database | None:
 class Database:
     """hyperscan's search. It reports where a match ends; literals have one length each."""
 
-    def __init__(self, hyperscan: Any, literals: tuple[bytes, ...]) -> None:
+    def __init__(self, hyperscan: Any, literals: tuple[bytes, ...], once: int = 0) -> None:
         self.lengths = [len(x) for x in literals]
         self._stopped = hyperscan.ScanTerminated
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        count = len(literals)
+        flags = [0] * (count - once) + [int(hyperscan.HS_FLAG_SINGLEMATCH)] * once
         self._database.compile(
-            expressions=list(literals), ids=list(range(len(literals))), elements=len(literals), flags=0, literal=True
+            expressions=list(literals), ids=list(range(count)), elements=count, flags=flags, literal=True
         )
 
     def find(self, chunk: bytes) -> Matches:
