@@ -12,7 +12,6 @@ some_setting = 3
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -109,6 +108,8 @@ def load_config(start: Path | None = None) -> Config:
 
 def read_config(file: Path) -> Config:
     """`[tool.necropsy]` of one file; defaults without such a table. Raises `ConfigError`."""
+    import tomllib  # half of this module's time, and most folders have no such file
+
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

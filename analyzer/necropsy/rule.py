@@ -94,11 +94,11 @@ def rule(
     """Declare a rule; see the module docstring."""
 
     def declare(function: Callable[..., Iterable[Finding]]) -> Rule:
-        module = inspect.getmodule(function)
         needs: list[tuple[str, type[Table[Any]], bool]] = []
         settings_parameter = ""
         hints = typing.get_type_hints(function)
-        for parameter in inspect.signature(function).parameters:
+        code_object = function.__code__  # `inspect.signature` takes ten times as long, for each rule at every start
+        for parameter in code_object.co_varnames[: code_object.co_argcount + code_object.co_kwonlyargcount]:
             wanted = hints[parameter]
             if settings is not None and wanted is settings:
                 settings_parameter = parameter
@@ -115,7 +115,7 @@ def rule(
             settings_parameter=settings_parameter,
             general=general,
             aliases=aliases,
-            doc=inspect.cleandoc((module.__doc__ if module else "") or ""),
+            doc=inspect.cleandoc(function.__globals__["__doc__"] or ""),
             declared_at=function.__module__,
             run=function,
         )
