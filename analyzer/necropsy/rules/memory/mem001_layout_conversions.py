@@ -45,11 +45,12 @@ if TYPE_CHECKING:
 
 
 class Thresholds(Struct, frozen=True):
-    """Shares of the convolutions' time (`moderate`, `high`), and of the steps' time below which it is not told."""
+    """Shares of the convolutions' time (`moderate`, `high`), and of the steps' time for a note and a `warning`."""
 
     moderate: float = 0.1
     high: float = 0.2
     share: float = 0.01
+    warning: float = 0.03
 
 
 @rule("MEM001", "layout-conversions", Severity.WARNING, settings=Thresholds)
@@ -63,10 +64,11 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         if found.share >= t.moderate:
             ns = sample_of(p).scaled(found.ns)
             if p.share(ns) >= t.share:
-                yield _finding(p, found, ns, "high" if found.share >= t.high else "moderate")
+                severity = Severity.WARNING if p.share(ns) >= t.warning else Severity.NOTE
+                yield _finding(p, found, ns, severity, "high" if found.share >= t.high else "moderate")
 
 
-def _finding(p: Profile, found: Conversions, ns: int, level: str) -> Finding:
+def _finding(p: Profile, found: Conversions, ns: int, severity: Severity, level: str) -> Finding:
     from necropsy.trace.lag import sample_of
     from necropsy.trace.layout import channels_last
 
@@ -80,7 +82,7 @@ def _finding(p: Profile, found: Conversions, ns: int, level: str) -> Finding:
         f"{part(found.share)} of the convolutions' GPU time{in_function(first)} goes into converting layouts between "
         f"NCHW and NHWC ({ms(p.per_step(ns))} a {p.step_word}, {part(p.share(ns))} of the time), since "
         f"{_since(inputs, weights)}.",
-        Severity.WARNING,
+        severity,
         shows=names[0],
         ns=ns,
         basis=sample_of(p).basis,

@@ -56,12 +56,14 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
                 continue
             site = peak_site(p, curve)
             place = site.place if site else None
+            training = trains(p)
+            then = "ends the run" if training else "may end the run, unless an engine reserved its cache on purpose"
             yield about(
                 p,
                 f"The GPU's memory is {percent(peak / curve.capacity)} full at the peak{in_function(place)} "
                 f"({human_bytes(peak)} of {human_bytes(curve.capacity)} in use): a slightly larger batch or sequence "
-                "ends the run.",
-                Severity.WARNING if trains(p) else Severity.NOTE,
+                f"{then}.",
+                Severity.WARNING if training else Severity.NOTE,
                 shows="[memory] events, Total Allocated",
                 places=[place],
                 facts={
