@@ -45,7 +45,7 @@ class Late(Struct, frozen=True):
 
     `waited` is the mean of the others' ns in all judged steps in which a collective was
     under way, nothing computed and this rank had not come; `steps` the part of the steps
-    in which that was more than 1 %; `meetings` and `of` count collectives.
+    in which that was more than 1 % (the median over the others); `meetings` and `of` count collectives.
     """
 
     profile: Profile
@@ -102,7 +102,7 @@ def _late(fleet: Fleet, suspect: int) -> Late | None:
         return None
     met = [m for m in fleet.meetings if suspect in m.members]
     last = sum(int((m.last == m.members.index(suspect)).sum()) for m in met)
-    recurs = float(np.concatenate(steps).mean()) if steps else 0.0
+    recurs = float(np.median([s.mean() for s in steps if len(s)] or [0.0]))
     p = fleet.profiles[suspect]
     return Late(p, int(np.mean(waited)), float(np.mean(share)), recurs, last, sum(len(m) for m in met))
 
