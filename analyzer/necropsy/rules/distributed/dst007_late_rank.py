@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from necropsy.evidence.aligned_ranks import AlignedRanks
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
@@ -62,7 +63,7 @@ class Thresholds(Struct, frozen=True):
 
 
 @rule("DST007", "late-rank", Severity.WARNING, settings=Thresholds)
-def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+def check(traces: Traces, ranks: AlignedRanks, t: Thresholds) -> Iterator[Finding]:
     """One finding a rank that is waited for."""
     for fleet in traces.fleets:
         from necropsy.trace.straggler import accused

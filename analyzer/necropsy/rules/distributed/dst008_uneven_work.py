@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from necropsy.evidence.aligned_ranks import AlignedRanks
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
@@ -55,7 +56,7 @@ class Thresholds(Struct, frozen=True):
 
 
 @rule("DST008", "uneven-work", Severity.WARNING, settings=Thresholds, general=True)
-def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+def check(traces: Traces, ranks: AlignedRanks, t: Thresholds) -> Iterator[Finding]:
     """One finding a job whose clocks cannot be compared, or whose collectives cannot be paired."""
     for fleet in traces.fleets:
         from necropsy.trace.parallel import stages

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from necropsy.evidence.aligned_ranks import AlignedRanks
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.rule import rule
@@ -47,7 +48,7 @@ class Thresholds(Struct, frozen=True):
 
 
 @rule("DST013", "uneven-stages", Severity.WARNING, settings=Thresholds)
-def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+def check(traces: Traces, ranks: AlignedRanks, t: Thresholds) -> Iterator[Finding]:
     """One finding a job."""
     for fleet in traces.fleets:
         from necropsy.trace.parallel import stages
