@@ -12,6 +12,7 @@ from necropsy.trace.rank import Rows
 
 HOST: Final = 0  # c10::DeviceType of the CPU; CUDA is 1, HIP 6, XPU 12
 LEAST_GROWTH: Final = 1 << 20  # bytes a step; losses kept as numbers are some 512
+_BACKWARD: Final = ("torch/_tensor.py", "torch/autograd/__init__.py")
 EVEN: Final = 0.5  # of the median: a step that grows by less is not the same pattern
 
 
@@ -97,6 +98,19 @@ def kept_sites(p: Profile, curve: Curve) -> list[Site]:
         at = r.frame_at(thread[lost], time[lost])
         frames[lost] = np.where(at >= 0, r.user_frame[np.maximum(at, 0)], -1)
     return p.sites(frames, rows, m["bytes"][rows])
+
+
+def backward_sites(p: Profile) -> list[Site]:
+    """The user's functions that call `backward()` in the judged steps (rows of frames)."""
+    r = p.rank
+    names = [
+        n for n, f in r.frame_names.items()
+        if f.function == "backward" and f.file.replace("\\", "/").endswith(_BACKWARD)
+    ]  # fmt: skip
+    if not names:
+        return []
+    rows = np.flatnonzero(np.isin(r.frames["name"], np.array(names, np.int64)) & p.in_steps(r.frames["start"]))
+    return p.sites(r.user_frame[rows], rows, r.frames["end"][rows] - r.frames["start"][rows])
 
 
 def peak_site(p: Profile, curve: Curve) -> Site | None:

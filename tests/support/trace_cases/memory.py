@@ -71,7 +71,8 @@ def creeping(rises: list[int], *, trains: bool = True) -> TraceBuilder:
             compute(t, 6_000, "fit_flow.py(24): forward")
             with t.frame("fit_flow.py(58): train_step"):
                 if trains:
-                    with t.op("autograd::engine::evaluate_function: GeluBackward0"), t.op("aten::gelu_backward"):
+                    node = t.op("autograd::engine::evaluate_function: GeluBackward0")
+                    with t.frame("torch/_tensor.py(592): backward"), node, t.op("aten::gelu_backward"):
                         t.launch("void at::native::vectorized_elementwise_kernel<4, GeluBackward>", 100)
                 t.memory(-800 * MIB, allocated=used, reserved=reserved, address=7)
     return t

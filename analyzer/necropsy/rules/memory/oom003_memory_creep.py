@@ -19,9 +19,10 @@ How to fix
     drop `retain_graph=True`; clear what hooks collect.
 
 Limits
-    Needs `profile_memory=True` and three steps or more. The named function is where the
-    memory was allocated that stays; who holds on to it is elsewhere, often where the loss
-    is logged. Without a backward pass growth may be meant (a key-value cache): a note.
+    Needs `profile_memory=True` and three steps or more. The trace tells where the memory
+    was allocated that stays, not who holds on to it: named is first the function that runs
+    the backward pass, at whose end it should be free, then the one that made it. Without a
+    backward pass growth may be meant (a key-value cache): a note.
 
 References
     - https://docs.pytorch.org/docs/stable/notes/faq.html
@@ -65,24 +66,28 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
 
 def _finding(p: Profile, curve: Curve, found: Growth) -> Finding:
-    from necropsy.trace.memory import kept_sites, trains
+    from necropsy.trace.memory import backward_sites, kept_sites, trains
 
-    sites = kept_sites(p, curve)
-    kept = sum(s.ns for s in sites)
-    first = sites[0].place if sites else None
-    where = f", {percent(sites[0].ns / kept)} of it allocated in {first.function}" if first and kept else ""
-    then = f": at this rate the GPU is full after {found.until:,} more steps" if found.until else ""
+    made = kept_sites(p, curve)
+    kept = sum(s.ns for s in made)
+    back = [s.place for s in backward_sites(p)[:1] if s.place is not None]
+    first = made[0].place if made else None
+    where = ""
+    if first is not None and kept:
+        where = f", {percent(made[0].ns / kept)} of it made in {first.function}"
+        if back and back[0].function != first.function:
+            where += f" and still held behind the backward pass that {back[0].function} runs"
+    then = f"; at this rate the GPU is full after {found.until:,} more steps" if found.until else ""
     return about(
         p,
-        f"GPU memory grows by {human_bytes(found.each)} in every step{where}{then}, since something keeps what each "
-        "step made.",
+        f"GPU memory grows by {human_bytes(found.each)} in every step{where}{then}.",
         Severity.WARNING if trains(p) else Severity.NOTE,
         shows="[memory] events, Total Allocated at the ends of steps",
-        places=[s.place for s in sites[:3]],
+        places=[*back, *(s.place for s in made[:2])],
         facts={
             "steps that grow": len(p.steps),
             "in use at the end": human_bytes(found.last),
-            "kept, by function": [f"{s.place.function if s.place else '?'}: {percent(s.ns / kept)}" for s in sites[:3]],
+            "kept, by function": [f"{s.place.function if s.place else '?'}: {percent(s.ns / kept)}" for s in made[:3]],
         },
         fixes=(
             Fix("Store numbers, not tensors with graphs: `history.append(loss.detach())`", "code"),
