@@ -1,7 +1,7 @@
 """An input ends too early
 
 What it means
-    A compressed file, an archive or a flight-recorder dump is cut, or a traceback stops before
+    A compressed file, an archive, a trace or a flight-recorder dump is cut, or a traceback stops before
     the line that names its exception. The reason of a failure may be in the part that is missing.
 
 Why it happens
@@ -35,6 +35,7 @@ from necropsy.rule import rule
 _SAYS: Final = {
     "source/truncated": ("ends inside its compressed data: what followed", Severity.WARNING),
     "text/cut-traceback": ("holds a traceback without its last line: what followed", Severity.NOTE),
+    "trace/cut": ("is a trace that ends inside its list of events: what followed", Severity.WARNING),
     "flight/cut": ("is a flight-recorder dump that ends too early: the newest entries of that rank", Severity.WARNING),
 }
 
