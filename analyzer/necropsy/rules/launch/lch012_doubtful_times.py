@@ -76,8 +76,8 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         if skewed(p):
             yield _note(
                 p,
-                "Kernels begin before they were launched: the clocks of host and device disagree, so that idle time and "
-                "launches are not judged.",
+                "Kernels begin before they were launched: the clocks of host and device disagree, so that idle time "
+                "and launches are not judged.",
                 "Record again, with a longer warm-up of the profiler",
             )
 
