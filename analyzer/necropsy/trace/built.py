@@ -11,12 +11,13 @@ from necropsy.trace.nesting import nearest
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Mask, Rows
 
-# Operators that make a tensor out of numbers. `aten::empty` alone makes nothing that is worth copying.
+# Operators that make a tensor out of numbers; `lift_fresh` is what `torch.tensor` leaves. `aten::empty` alone makes
+# nothing that is worth copying.
 FACTORIES: Final = (
     "aten::zeros", "aten::ones", "aten::full", "aten::rand", "aten::randn", "aten::randint", "aten::randperm",
     "aten::arange", "aten::eye", "aten::linspace", "aten::logspace", "aten::tril_indices", "aten::triu_indices",
     "aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::rand_like", "aten::randn_like",
-    "aten::randint_like", "aten::normal", "aten::scalar_tensor",
+    "aten::randint_like", "aten::normal", "aten::scalar_tensor", "aten::lift_fresh",
 )  # fmt: skip
 # What fills the made tensor, below the factory; its first input has the tensor's shape.
 _FILLS: Final = (
@@ -26,10 +27,14 @@ _FILLS: Final = (
 
 
 def factories(p: Profile) -> Rows:
-    """Rows of the outermost factory operators in the judged steps that launched nothing: they ran on the CPU."""
+    """Rows of the outermost factory operators in the judged steps that launched nothing: they ran on the CPU.
+
+    What a DataLoader makes on the main thread is data, and is not meant.
+    """
     r = p.rank
     if "built.factories" not in p.memo:
         made = r.where(r.ops, FACTORIES, exact=True) & p.in_steps(r.ops["start"])
+        made &= ~p.activity.loading.holds(r.ops["start"])
         outer = nearest(r.op_nest.parent, made)
         parent = r.op_nest.parent
         above = np.where(parent >= 0, outer[np.maximum(parent, 0)], -1)
@@ -81,7 +86,8 @@ def host_time(p: Profile, made: Rows) -> int:
 
 def names_of(p: Profile, made: Rows) -> list[str]:
     """What the user wrote: `torch.full`, `torch.randn`."""
-    return [f"torch.{n.removeprefix('aten::')}" for n in p.top_names(p.rank.ops, made)]
+    written = [n.removeprefix("aten::").replace("lift_fresh", "tensor") for n in p.top_names(p.rank.ops, made)]
+    return [f"torch.{n}" for n in written]
 
 
 def _elements_made(p: Profile, made: Rows) -> Rows:

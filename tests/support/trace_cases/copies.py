@@ -136,6 +136,24 @@ def bias(*, on_device: bool = False, once: bool = False, shapes: bool = True) ->
     return t
 
 
+def collated() -> TraceBuilder:
+    """A loader without workers makes the batch on the main thread, and the loop moves it."""
+    t = TraceBuilder()
+    dims = [64, 3, 64, 64]
+    made: dict[str, Any] = {"Concrete Inputs": [str(dims)]}
+    with program(t, "seg_train.py") as steps:
+        for _ in steps:
+            batch = t.op("aten::randn", dims=[[]], types=["ScalarList"], **made)
+            loader = t.annotation(LOADER.replace("_MultiProcessing", "_SingleProcess"))
+            with loader, t.frame("torch/utils/data/dataloader.py(708): __next__"), batch:
+                t.host(300)
+            move(t, PAGEABLE, dims, 400)
+            compute(t, 30_000)
+            with t.op("aten::item"):
+                t.wait()
+    return t
+
+
 def extension(call: str, us: float) -> TraceBuilder:
     """An extension that copies its parameters with a call of the runtime of its own."""
     t = TraceBuilder()
@@ -258,6 +276,7 @@ CASES = {
     "MEM002/fires-bias-in-forward": bias,
     "MEM002/silent-built-on-the-device": lambda: bias(on_device=True),
     "MEM002/silent-built-in-the-first-step": lambda: bias(once=True),
+    "MEM002/silent-made-by-the-loader": collated,
     "MEM002/silent-no-shapes": lambda: bias(shapes=False),
     "MEM003/fires-loader-does-not-pin": lambda: loading(PAGEABLE, 6_000),
     "MEM003/fires-non-blocking-in-vain": lambda: loading(PAGEABLE, 6_000, vain=True),
