@@ -179,8 +179,9 @@ def _of_type(p: Profile, w: OpWork, sixteen_bit: bool) -> Mask:
     kinds = np.array([table[int(t)] for t in np.unique(types)])[np.unique(types, return_inverse=True)[1]]
     if sixteen_bit:
         return np.asarray(np.isin(kinds, ("c10::Half", "c10::BFloat16")), np.bool_)
-    by_name: Mask = (types == 0) & w.named(_says_single)
-    return by_name | (kinds == "float")
+    told: Mask = np.asarray(kinds == "float", np.bool_)
+    untold: Mask = np.asarray(types == 0, np.bool_) & w.named(_says_single)
+    return told | untold
 
 
 def _says_single(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.support.tracing import TraceBuilder
 
@@ -42,13 +43,14 @@ def convolutions(kernel: str, us: float, *, device: str, kind: str = "float", se
     t = TraceBuilder(device)
     dims = [[32, 128, 56, 56], [128, 128, 3, 3], [], [], [], [], [], [], []]
     types = [kind, kind, *["ScalarList"] * 3, *["Scalar"] * 4]
-    values = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
+    concrete = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
+    values: dict[str, Any] = {"Concrete Inputs": concrete}
     with t.frame("spot_defects.py(70): <module>", "spot_defects.py(44): fit"):
         for number in range(3):
             with t.step(number):
                 with t.frame("spot_defects.py(19): encode"):
                     for name in (kernel, second or kernel, second or kernel):
-                        with t.op("aten::cudnn_convolution", dims=dims, types=types, **{"Concrete Inputs": values}):
+                        with t.op("aten::cudnn_convolution", dims=dims, types=types, **values):
                             t.launch(name, us=us)
                 with t.op("aten::item"):
                     t.wait()
