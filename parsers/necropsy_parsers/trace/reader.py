@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Final
@@ -46,7 +46,11 @@ class TraceReader:
         self._store = Store()
         self._exact = False
         self._kinds: dict[tuple[str, str], Kind] = {}
-        self._args = {k.name: decoder_of(k.args) for k in kinds.KINDS.values() if k.args.__struct_fields__}
+        named = [k for k in kinds.KINDS.values() if k.args.__struct_fields__]
+        self._args = {k.name: decoder_of(k.args) for k in named}
+        self._keys = {
+            k.name: {f.name: f'"{f.encode_name}"'.encode() for f in msgspec.structs.fields(k.args)} for k in named
+        }
 
     def read(self, chunks: Iterable[bytes]) -> dict[str, Columns]:
         """All of it. Raises nothing on content."""
@@ -78,7 +82,8 @@ class TraceReader:
         if not self._exact:
             try:
                 events = EVENTS.decode(text)
-                if not events or max(map(attrgetter("ts"), events)) < EXACT_BELOW:
+                # Writers count all times of a trace from one base, so that its first and last event tell.
+                if not events or max(events[0].ts, events[-1].ts) < EXACT_BELOW:
                     return events
             except msgspec.ValidationError:
                 pass  # times as strings, perhaps
@@ -211,28 +216,31 @@ class TraceReader:
         return from_digits([bytes(e.ts) for e in events]), from_digits([bytes(e.dur) for e in events])  # type: ignore[arg-type]
 
     def _add_args(self, kind: Kind, events: Sequence[AnyEvent], columns: dict[str, NDArray[Any]]) -> None:
-        rows = self._arguments(kind, [e.args for e in events])
+        text = b",".join([e.args for e in events])
+        rows = self._arguments(kind, events, text)
+        keys = self._keys[kind.name]
         n = len(events)
         for column, (dtype, fields) in kind.columns.items():
-            get: Callable[[Any], Any] = attrgetter(fields[0])
+            # Most arguments are rare: a search for their keys in the text of all is a tenth of asking each row.
+            told = [f for f in fields if keys[f] in text]
             if dtype == TEXT:
-                raw = [bytes(get(r)) for r in rows]
-                for other in fields[1:]:
-                    raw = [v or bytes(getattr(r, other)) for v, r in zip(raw, rows, strict=True)]
-                columns[column] = _indexes(self.texts, raw, n)
+                columns[column] = self._texts(rows, told) if told else np.zeros(n, np.int32)
             elif dtype == NUMBER:
-                values = _integers(list(map(get, rows)))
-                for other in fields[1:]:
-                    values = np.where(values == -1, _integers(list(map(attrgetter(other), rows))), values)
-                columns[column] = values
+                columns[column] = _numbers(rows, told) if told else np.full(n, -1, np.int64)
 
-    def _arguments(self, kind: Kind, args: list[msgspec.Raw]) -> list[Any]:
+    def _texts(self, rows: list[Any], fields: list[str]) -> NDArray[np.int32]:
+        raw = list(map(bytes, map(attrgetter(fields[0]), rows)))
+        for other in fields[1:]:
+            raw = [v or bytes(getattr(r, other)) for v, r in zip(raw, rows, strict=True)]
+        return _indexes(self.texts, raw, len(rows))
+
+    def _arguments(self, kind: Kind, events: Sequence[AnyEvent], text: bytes) -> list[Any]:
         """The arguments of events of one kind, decoded together; defaults where there are none."""
         decoder, empty = self._args[kind.name], kind.args()
         try:
-            return [a or empty for a in decoder.decode(b"[" + b",".join(args) + b"]")]
+            return [a or empty for a in decoder.decode(b"[" + text + b"]")]
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return [self._argument(kind, decoder, raw) or empty for raw in args]
+            return [self._argument(kind, decoder, e.args) or empty for e in events]
 
     def _argument(self, kind: Kind, decoder: msgspec.json.Decoder[list[Any]], raw: msgspec.Raw) -> Any:
         if raw is NO_ARGS:
@@ -261,6 +269,13 @@ def _coerced(args: type[msgspec.Struct], members: dict[str, Any]) -> Any:
 
 def _indexes(interned: Interned, values: Iterable[Any], n: int) -> NDArray[np.int32]:
     return np.fromiter(map(interned.__getitem__, values), np.int32, n)
+
+
+def _numbers(rows: list[Any], fields: list[str]) -> NDArray[np.int64]:
+    values = _integers(list(map(attrgetter(fields[0]), rows)))
+    for other in fields[1:]:
+        values = np.where(values == -1, _integers(list(map(attrgetter(other), rows))), values)
+    return values
 
 
 def _integers(values: list[Any]) -> NDArray[np.int64]:
