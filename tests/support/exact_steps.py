@@ -30,7 +30,8 @@ ALLOCATIONS = re.compile(
     r"|cuMem(Create|Map|Unmap|Release|SetAccess|AddressReserve)"
 )
 COMPILING = re.compile(
-    r"(^|/)(torch/_dynamo/convert_frame\.py\(\d+\): (_compile|compile_inner|_compile_inner|transform_code_object)"
+    r"(^|/)(torch/_dynamo/convert_frame\.py\(\d+\): (__call__|_compile|compile_inner|_compile_inner)"
+    r"|torch/_dynamo/convert_frame\.py\(\d+\): transform_code_object"
     r"|torch/_inductor/compile_fx\.py\(\d+\): (compile_fx|compile_fx_inner|fx_codegen_and_compile)"
     r"|torch/_functorch/aot_autograd\.py\(\d+\): (aot_module_simplified|create_aot_dispatcher_function)"
     r"|torch/_inductor/codecache\.py\(\d+\): (compile|load|compile_to_module)"

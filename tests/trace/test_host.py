@@ -203,5 +203,5 @@ class TestEager:
     def test_a_region_around_it(self, made: Make) -> None:
         assert compiling.eager_functions(made(wrapped(whole=True))) == []
 
-    def test_no_region_at_all_says_nothing(self, made: Make) -> None:
-        assert compiling.eager_functions(made(compiled({}))) == []
+    def test_a_mixture_says_nothing(self, made: Make) -> None:
+        assert compiling.eager_functions(made(compiled(LIMIT))) == []

@@ -39,7 +39,10 @@ ALLOCATIONS: Final = (
 
 # Outermost functions of compiling; what runs below them is part of it. torch 2.1 to 2.13.
 _COMPILING: Final = (
-    ("torch/_dynamo/convert_frame.py", ("_compile", "compile_inner", "_compile_inner", "transform_code_object")),
+    # `__call__` is the callback of the interpreter on a call that no compiled code fits, logging included.
+    ("torch/_dynamo/convert_frame.py", (
+        "__call__", "_compile", "compile_inner", "_compile_inner", "transform_code_object",
+    )),
     ("torch/_inductor/compile_fx.py", ("compile_fx", "compile_fx_inner", "fx_codegen_and_compile")),
     ("torch/_functorch/aot_autograd.py", ("aot_module_simplified", "create_aot_dispatcher_function")),
     ("torch/_inductor/codecache.py", ("compile", "load", "compile_to_module")),

@@ -272,9 +272,10 @@ def eager_functions(p: Profile) -> list[Eager]:
     rows = rows[~inside]
     at = r.where(r.ops, _REGION) & (r.ops["thread"] == r.main_thread)
     regions = Cover.of(r.ops["start"][at], r.ops["end"][at])
-    if not len(regions):
-        return []  # nothing says that compiled regions were recorded at all
     eager = ~regions.holds(r.frames["start"][rows])
+    # Without operators the ranges of compiled regions were not recorded, either.
+    ops = Cover.of(r.ops["start"], r.ops["end"])
+    eager &= ops.within(r.frames["start"][rows], r.frames["end"][rows]) > 0
     found = []
     for name in np.unique(r.frames["name"][rows]):
         mine = r.frames["name"][rows] == name

@@ -59,7 +59,10 @@ def compiled(plan: dict[int, tuple[str, float, bool]], *, resumed: bool = False)
             if n in plan:
                 number, us, refused = plan[n]
                 compile_frame(t, number, us, refused=refused)
-            with t.frame(f"summarize.py({57 if resumed else 44}): {function}"):
+            with ExitStack() as stack:
+                if not any(refused and step <= n for step, (_, _, refused) in plan.items()):
+                    stack.enter_context(t.op("Torch-Compiled Region: 0/0"))
+                stack.enter_context(t.frame(f"summarize.py({57 if resumed else 44}): {function}"))
                 work(t)
 
     return looped(step, 5)

@@ -84,11 +84,11 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
 def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int) -> Finding:
     before = [c for c in found if c.frame == last.frame and not c.refused]
-    again = f"{_what(last)} is compiled once more in step {_number(p, before[-1])} and" if before else f"{_what(last)}"
-    again = again[:1].upper() + again[1:]
+    again = f"compiles {_what(last)} once more in step {_number(p, before[-1])} and gives up on it"
+    again = again if before else f"gives up on {_what(last)}"
     return about(
         p,
-        f"{again} is given up in step {_number(p, last)} after {last.version} versions (the recompile limit): "
+        f"torch.compile {again} in step {_number(p, last)}, after {last.version} versions (the recompile limit): "
         f"compiling takes {ms(ns)} of the profiled steps, and from then on it runs without compilation.",
         Severity.WARNING,
         shows="compile_id=" + last.id,

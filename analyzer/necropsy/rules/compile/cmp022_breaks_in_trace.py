@@ -38,7 +38,7 @@ from msgspec import Struct
 from necropsy.evidence.traces import Traces
 from necropsy.finding import MAX_PLACES, Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about, ms, part
+from necropsy.trace.claim import about, ms, part, times
 
 if TYPE_CHECKING:
     from necropsy.trace.compiling import Break
@@ -72,7 +72,7 @@ def _finding(p: Profile, found: list[Break], t: Thresholds) -> Finding:
     cost = f", and the GPU idles {ms(p.per_step(idle))} ({part(p.share(idle))}) around them" if dear else ""
     return about(
         p,
-        f"Compiled code breaks at {lines}{more}, {each:.3g} times a {p.step_word}{cost}: what stands on both sides "
+        f"Compiled code breaks at {lines}{more}, {times(each)} a {p.step_word}{cost}: what stands on both sides "
         "is compiled apart.",
         Severity.WARNING if dear else Severity.NOTE,
         shows=f"torch_dynamo_resume_in_{found[0].place.function}_at_{found[0].place.line}",

@@ -18,7 +18,7 @@ How to fix
 Limits
     Of few steps little can be said: from three on, and only if fewer than half are
     slow. Compiling (CMP021), loading (DAT001) and `gc.collect()` (DAT006) are told by their
-    rules. A single slow step of which the trace does not show the reason is a note.
+    rules. A single slow step is a note; a host that was slow in no function in particular is not told.
 
 References
     - https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
@@ -69,7 +69,7 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
         slow = slow_steps(p)
         if slow is not None and not p.graphs and p.share(slow.ns) >= t.excess and slow.main not in _ELSEWHERE:
-            yield _slow(p, slow)
+            yield from _slow(p, slow)
 
 
 def _saving(p: Profile, ns: int) -> Finding:
@@ -95,11 +95,13 @@ def _saving(p: Profile, ns: int) -> Finding:
     )
 
 
-def _slow(p: Profile, slow: Slow) -> Finding:
+def _slow(p: Profile, slow: Slow) -> Iterator[Finding]:
     from necropsy.trace.pauses import busiest
 
     site = busiest(p, slow.steps)
     place: Place | None = site.place if site is not None else None
+    if place is None and slow.main in _OWN:
+        return  # the host was slow somewhere: another program on the machine would do
     numbers = [int(n) for n in p.steps.number[slow.steps]]
     longest = int(p.steps.length[slow.steps].max())
     one = len(numbers) == 1
@@ -108,7 +110,7 @@ def _slow(p: Profile, slow: Slow) -> Finding:
     extra = f"{ms(slow.excess[slow.main] / len(numbers))} more {_said(slow.main)}"
     where = f", most of it{in_function(place)}" if place is not None and place.function else ""
     own = sum(max(0, slow.excess[b]) for b in _OWN)
-    return about(
+    yield about(
         p,
         f"{listed} {ms(longest)}, {times}: {extra}{where}.",
         Severity.WARNING if not one and place is not None else Severity.NOTE,
