@@ -44,7 +44,7 @@ def clock_of(p: Profile) -> Clock:
 
 
 def _overlap_as_doubles(start: Rows, end: Rows) -> Mask:
-    """Whether each row ends behind the next one's start if times are doubles of microseconds, as JSON readers have it."""
+    """Whether each row ends behind the next one's start if times are doubles of microseconds, as in JSON."""
     # The whole part fits a double, so that there is one rounding, as in parsing.
     us = (start // 1000).astype(np.float64) + (start % 1000) / 1000.0
     behind: Mask = (us[:-1] + (end - start)[:-1] / 1000.0) > us[1:]
