@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from necropsy_parsers.grammars.guard import shown
+from necropsy_parsers.grammars.guard import Guard, shown
 from necropsy_parsers.grammars.symbolic import asked
 from necropsy_parsers.messages.input_guard import InputGuard
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
@@ -119,3 +119,14 @@ def _placed(frame: Frame | None, how: str, known: Iterable[str]) -> Place | None
     return None if place is None else Place(
         place.file, place.line, None, place.function, place.text, "line", how
     )  # fmt: skip
+
+
+def asked_in_words(guard: Guard) -> str:
+    """What a guard asks of a size that has become dynamic: "multiples of 8"; "" where it is not understood."""
+    if guard.kind != "size" or guard.raw.startswith("tensor '"):
+        return ""
+    told = asked(guard.raw)
+    if told is None or told.only is not None:
+        return ""
+    other = re.fullmatch(r"(?P<words>.*?)(?P<size>\S+)\.size\(\)\[(?P<dim>\d+)\]", told.words)
+    return f"{other['words']}dimension {other['dim']} of {shown(other['size'])}" if other else told.words

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from necropsy_parsers.grammars.ir import difference
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
 from necropsy_parsers.text.torch_head import frames_at, origin_of
 from necropsy_parsers.torch_artifacts import Reads
@@ -53,6 +54,11 @@ class SharedBuffer(Record, frozen=True):
     nodes: tuple[str, str]
     first: tuple[Frame, ...]
     second: tuple[Frame, ...]
+
+    @property
+    def difference(self) -> tuple[str, str]:
+        """How the second reads what the first wrote, in words, and the kind of difference."""
+        return difference(self.wrote, self.read)
 
 
 class _Graph(Struct):

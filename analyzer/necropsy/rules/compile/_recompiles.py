@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from necropsy_parsers.grammars.guard import shown
-from necropsy_parsers.grammars.symbolic import asked
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.setting import Setting
 
@@ -16,6 +14,7 @@ from necropsy.evidence.compiles import Compiles
 from necropsy.evidence.recompiles import RecompileRow
 from necropsy.finding import MAX_PLACES, Cost, Fact, Place, Related
 from necropsy.provenance.recompiles import VALUES, Story, failure_of
+from necropsy.provenance.sizes import asked_in_words
 from necropsy.releases import torch_release
 
 Version = tuple[int, int]
@@ -150,13 +149,7 @@ def change(story: Story) -> str:
 def asked_of(story: Story) -> str:
     """What the compiled version asks of a size that has become dynamic, in words: "multiples of 8"."""
     failure = story.failure
-    if failure is None or failure.guard.kind != "size" or failure.guard.raw.startswith("tensor '"):
-        return ""
-    told = asked(failure.guard.raw)
-    if told is None or told.only is not None:
-        return ""
-    other = re.fullmatch(r"(?P<words>.*?)(?P<size>\S+)\.size\(\)\[(?P<dim>\d+)\]", told.words)
-    return f"{other['words']}dimension {other['dim']} of {shown(other['size'])}" if other else told.words
+    return "" if failure is None else asked_in_words(failure.guard)
 
 
 def code_of(story: Story) -> tuple[Place, ...]:

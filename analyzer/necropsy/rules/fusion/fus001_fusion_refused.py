@@ -42,7 +42,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from necropsy_parsers.grammars.ir import difference
 from necropsy_parsers.records import Frame
 from necropsy_parsers.tallies.fusion import FusionRefusal
 from necropsy_parsers.tallies.shared_buffers import SharedBuffer
@@ -102,7 +101,7 @@ _KINDS: Final = {
 
 def _meaning(row: FusionRefusal | SharedBuffer) -> tuple[str, Fix | None]:
     if isinstance(row, SharedBuffer):
-        words, kind = difference(row.wrote, row.read)
+        words, kind = row.difference
         return words or "both use one buffer, but index it differently", _KINDS.get(kind)
     for pattern, words, fix in _MEANINGS:
         if re.match(pattern, row.reason):
