@@ -78,11 +78,16 @@ def covers(p: Profile) -> dict[str, Cover]:
 
 
 def host_idle(p: Profile) -> Cover:
-    """Judged time in which nothing ran while the host dispatched, waited or was in Python."""
+    """Judged time in which nothing ran while the host dispatched, waited or was in Python.
+
+    Without the steps of optimizers that loop over parameters, which FUS006 tells with their idle time.
+    """
+    from necropsy.trace.optimizers import claimed
+
     if "host idle" not in p.memo:
         others = [c for b, c in covers(p).items() if b not in ("dispatching", "synchronising")]
         steps = Cover.of(p.steps.start, p.steps.end)
-        p.memo["host idle"] = steps.minus(Cover.empty().union(*others))
+        p.memo["host idle"] = steps.minus(claimed(p).union(*others))
     found: Cover = p.memo["host idle"]
     return found
 

@@ -15,6 +15,8 @@ from necropsy.trace.profile import Profile, Site
 Rows = NDArray[np.int64]
 
 STEP: Final = "Optimizer.step"
+KERNELS: Final = 50  # a step, of a loop over parameters
+SINGLE: Final = 0.8  # part of them that handle one tensor
 # Optimizers of torch that have a multi-tensor version (torch 2.0 to 2.13); LBFGS, SparseAdam and Muon have none.
 MULTI_TENSOR: Final = (
     "Adam", "AdamW", "SGD", "NAdam", "RAdam", "Adagrad", "Adadelta", "Adamax", "ASGD", "RMSprop", "Rprop", "Adafactor",
@@ -62,6 +64,15 @@ def one_by_one(p: Profile, *, kernels: int, single: float) -> OneByOne | None:
         tuple(names), count, int(w.ns[inside].sum()), _idle(p, cover), steps,
         p.sites(user, rows, columns["end"][rows] - columns["start"][rows]), any(n not in MULTI_TENSOR for n in names),
     )  # fmt: skip
+
+
+def claimed(p: Profile) -> Cover:
+    """The ranges of steps that update one parameter at a time: their idle time is theirs, and no other finding's."""
+    if one_by_one(p, kernels=KERNELS, single=SINGLE) is None:
+        return Cover.empty()
+    columns = p.rank.annotations
+    rows = p.rank.where(columns, STEP)
+    return Cover.of(columns["start"][rows], columns["end"][rows])
 
 
 def _class(annotation: str) -> str:

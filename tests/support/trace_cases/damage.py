@@ -54,6 +54,13 @@ def _run(t: TraceBuilder, name: str = GEMM, us: float = 31.337) -> TraceBuilder:
     return t
 
 
+def unrecorded(*, device: bool = False) -> TraceBuilder:
+    """Launches whose kernels were not recorded, or a program of the CPU alone."""
+    t = _run(TraceBuilder()) if device else _run(TraceBuilder(device=None))
+    t.events = [e for e in t.events if e["cat"] != "kernel" and (device or e["cat"] != "cuda_runtime")]
+    return t
+
+
 def raw_names() -> TraceBuilder:
     """A quotation mark and an escape in names."""
     t = RawNames()
@@ -88,6 +95,8 @@ CASES = {
     "INP002/silent-whole-trace": lambda: _run(TraceBuilder()),
     "INP003/fires-raw-names": raw_names,
     "INP003/silent-escaped-names": lambda: _run(TraceBuilder(), 'kernel<"a", \\x>'),
+    "INP005/fires-no-kernels": lambda: unrecorded(device=True),
+    "INP005/silent-no-device": unrecorded,
     "INP007/fires-two-sizes": lambda: {"input.d/rank0.json": _rank(0, 2), "input.d/other.json": _rank(1, 4)},
     "INP007/silent-one-run": lambda: {"input.d/rank0.json": _rank(0, 2), "input.d/rank1.json": _rank(1, 2)},
     "LCH012/fires-absolute-strings": lambda: _run(Absolute(), us=30.7),

@@ -184,6 +184,8 @@ CASES = {
     "LCH006/silent-usual-way": lambda: slow_way(10, us=100),
     "LCH009/fires-waits-for-the-unknown": lambda: slow_way(3_000, us=2_000),
     "LCH009/silent-usual-way": lambda: slow_way(10, us=2_000),
+    "LCH011/fires-replayed-each-step": replayed,
+    "LCH011/silent-no-graphs": lambda: steps(400, 20),
     "LCH013/fires-smoothing": lambda: {"input.json.gz": smoothing(24)},
     "LCH013/silent-three-parts": lambda: {"input.json.gz": smoothing(3)},
 }
