@@ -28,7 +28,8 @@ def training(
                     with t.frame(NEXT):
                         batch(t, wait, decode, collate, single=single)
                 with t.op("aten::to"):
-                    t.copy(f"HtoD ({'Pinned' if pinned else 'Pageable'} -> Device)", 1 << 20, 60)
+                    if device is not None:
+                        t.copy(f"HtoD ({'Pinned' if pinned else 'Pageable'} -> Device)", 1 << 20, 60)
                 model(t, kernel, device)
     return t
 
@@ -87,6 +88,7 @@ CASES = {
     "DAT002/fires-slow-decoding": lambda: training([30_000] * 4, single=True, decode=24_000, pinned=False),
     "DAT002/fires-stacking-views": lambda: training([30_000] * 4, single=True, collate=26_000),
     "DAT002/fires-frames-only": lambda: training([30_000] * 4, single=True, decode=24_000, ranges=False),
+    "DAT002/fires-without-a-gpu": lambda: training([30_000] * 4, single=True, decode=24_000, device=None),
     "DAT002/silent-hidden-behind-kernels": lambda: asynchronous(12_000),
     "DAT002/silent-workers": lambda: training([30_000] * 4),
     "DAT002/silent-small-data-set": lambda: training([700] * 4, single=True),

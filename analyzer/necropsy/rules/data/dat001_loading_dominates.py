@@ -91,5 +91,5 @@ def _finding(p: Profile) -> Finding:
         places=[first],
         event=f"loading@{p.input}",
         facts={"batches": sum(s.count for s in sites), "longest wait (ms)": round(longest(p) / 1e6, 1)},
-        fixes=_FIXES if often else _START,
+        fixes=_START if not often else _FIXES[:1] if p.cpu_only else _FIXES,
     )

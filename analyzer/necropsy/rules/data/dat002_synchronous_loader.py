@@ -66,7 +66,7 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
 
 def _finding(p: Profile) -> Finding:
-    from necropsy.trace.loading import collating, loops, pageable, slow_functions, strided, waits
+    from necropsy.trace.loading import collating, loops, slow_functions, strided, waits
 
     waited, sites, slow = p.partition.total("data loading"), loops(p), slow_functions(p)
     first = sites[0].place if sites else None
@@ -92,7 +92,7 @@ def _finding(p: Profile) -> Finding:
         places=[first, *(s.place for s in reversed(slow)), view[1] if view else None],
         event=f"loading@{p.input}",
         facts=facts,
-        fixes=_fixes(slow, pageable(p), view),
+        fixes=_fixes(p, slow, view),
     )
 
 
@@ -100,12 +100,15 @@ def _named(place: Place | None) -> str:
     return place.function if place is not None else ""
 
 
-def _fixes(slow: list[Slow], pageable: bool, view: tuple[str, Place | None] | None) -> tuple[Fix, ...]:
-    pinned = ", pin_memory=True" if pageable else ""
-    copied = " and copy with `.to(device, non_blocking=True)`" if pageable else ""
+def _fixes(p: Profile, slow: list[Slow], view: tuple[str, Place | None] | None) -> tuple[Fix, ...]:
+    from necropsy.trace.loading import pageable
+
+    pinned = ", pin_memory=True" if pageable(p) else ""
+    copied = " and copy with `.to(device, non_blocking=True)`" if pinned else ""
     fixes = [Fix(f"`DataLoader(..., num_workers=4, persistent_workers=True{pinned})`{copied}; tune the number", "code")]
     if slow:
-        cheaper = f"Make `{_named(slow[-1].place)}` cheaper, store its results, or do its work on the device"
+        or_there = "" if p.cpu_only else ", or do its work on the device"
+        cheaper = f"Make `{_named(slow[-1].place)}` cheaper, or store its results{or_there}"
         fixes.append(Fix(cheaper, "code"))
     if view is not None:
         contiguous = (

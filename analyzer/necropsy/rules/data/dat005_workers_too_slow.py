@@ -77,7 +77,12 @@ def _finding(p: Profile, t: Thresholds) -> Finding:
         Fix(
             f"Make batches about {needed:.1f} times as fast: more `num_workers` (up to the CPUs of the process)", "code"
         ),
-        Fix("Move decoding and augmentation to the GPU, or store decoded samples in larger files", "code"),
+        Fix(
+            "Store decoded samples in larger files"
+            if p.cpu_only
+            else "Move decoding and augmentation to the GPU, or store decoded samples in larger files",
+            "code",
+        ),
         Fix("See what a worker is busy with", "investigate", command="py-spy dump --pid <worker>"),
     ]
     if unpacking >= t.receiving:
