@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ from necropsy.trace.profile import Profile, Site
 from necropsy.trace.straggler import accused, waits_for
 
 PAIRS: Final = frozenset({"send", "receive"})
+LAYERS: Final = ("aten::embedding", "aten::linear", "aten::addmm", "aten::mm", "aten::matmul", "aten::convolution")
+MOST_OF_BUCKET: Final = 0.9
 ONE: Final = 0.8  # of the collectives' time: one that takes it leaves nothing to overlap in another order
 
 
@@ -169,3 +172,37 @@ def size_words(size: int) -> str:
     if size < 0:
         return ""
     return f" of {size / 1e6:.3g} MB" if size >= 1e5 else f" of {size / 1e3:.3g} kB"
+
+
+class Tensor(Struct, frozen=True):
+    """A tensor whose gradient makes up most of a collective: its shape, the operator that takes it, where."""
+
+    shape: list[int]
+    operator: str
+    site: Site
+
+
+def large_tensor(p: Profile) -> Tensor | None:
+    """The tensor that fills the collective that takes longest, where one does and shapes were recorded."""
+    found = collectives_of(p)
+    weight = np.bincount(found.what, weights=found.end - found.start, minlength=len(found.signatures))
+    told = [i for i, s in enumerate(found.signatures) if s.elements_in > 0]
+    ops = p.rank.ops
+    layers = p.rank.where(ops, LAYERS, exact=True)
+    if not told or not layers.any():
+        return None
+    elements = found.signatures[max(told, key=lambda i: weight[i])].elements_in
+    for dims in np.unique(ops["dims"][layers]):
+        for shape in p.trace.text(int(dims)) or []:
+            if _fills(shape, elements):
+                named = [s for s in p.op_sites(layers & (ops["dims"] == dims)) if s.place is not None]
+                if named:
+                    return Tensor(shape, p.rank.named(ops, int(named[0].rows[0])), named[0])
+    return None
+
+
+def _fills(shape: object, elements: int) -> bool:
+    # Of a bucket's elements: the rest may be biases and small layers.
+    if not isinstance(shape, list) or len(shape) < 2 or not all(isinstance(n, int) for n in shape):
+        return False
+    return MOST_OF_BUCKET * elements <= math.prod(shape) <= elements

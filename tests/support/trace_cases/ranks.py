@@ -155,8 +155,11 @@ def embedding(job: Job, steps: int = 5) -> dict[str, TraceBuilder]:
             with job.each(lambda t, n=n: t.step(n)):  # type: ignore[misc]
                 with job.each(lambda t: t.frame(STEP)):
                     for t in job.ranks:
+                        table = [[131072, 1000], [256, 16], [], [], []]
+                        with t.frame("pretrain_moe.py(27): look_up"), t.op("aten::embedding", dims=table):
+                            t.launch("void at::native::vectorized_gather_kernel<16, long>", us=40)
                         compute(t, 3000)
-                    job.meet("allreduce", 2600, elements=1 << 27)
+                    job.meet("allreduce", 2600, elements=(131072 + 64) * 1000)
                     job.join()
                     for t in job.ranks:
                         with t.annotation("Optimizer.step#AdamW.step"), t.op("aten::_fused_adamw_"):

@@ -43,7 +43,7 @@ from necropsy.rule import rule
 from necropsy.trace.claim import about, in_function, ms, part, places_of
 
 if TYPE_CHECKING:
-    from necropsy.trace.overlap import Communication
+    from necropsy.trace.overlap import Communication, Tensor
 
 
 class Thresholds(Struct, frozen=True):
@@ -73,33 +73,48 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
 
 def _told(c: Communication, ranks: list[Communication], t: Thresholds) -> Finding:
-    from necropsy.trace.overlap import issuers, kinds_of
+    from necropsy.trace.overlap import issuers, kinds_of, large_tensor
 
     p = c.profile
     sites = issuers(p)
     first = sites[0].place if sites else None
     peers = "the other ranks' traces" if len(ranks) == 1 and (p.trace.meta.world or 2) > 1 else ""
+    tensor = large_tensor(p) if not c.several else None
+    gradient = f", mostly the gradient of one tensor of {tensor.shape}" if tensor is not None else ""
     much = "communication" if p.share(c.total) >= t.much else "collectives"
     return about(
         p,
         f"Each {p.step_word} spends {ms(p.per_step(c.own))} ({part(p.share(c.own))} of the time) in {much} started"
-        f"{in_function(first)} while the GPU computes nothing.",
+        f"{in_function(first)}{gradient}, while the GPU computes nothing.",
         Severity.WARNING,
         shows="nccl kernels while no other kernel runs",
         ns=c.own,
-        places=places_of(sites),
+        places=[tensor.site.place] if tensor is not None else places_of(sites),
         event=f"communication@{p.input}",
         ranks=tuple(sorted({r for x in ranks for r in x.profile.ranks})),
         facts={
             "collectives in all": f"{ms(p.per_step(c.total))} a {p.step_word} ({part(p.share(c.total))})",
             "hidden by computing": part(c.hidden),
             "largest": kinds_of(p),
+            **(
+                {"tensor": f"{tensor.shape}, used by {tensor.operator}{in_function(tensor.site.place)}"}
+                if tensor
+                else {}
+            ),
             **({"waiting for late ranks (DST007)": f"{ms(p.per_step(c.late))} a {p.step_word}"} if c.late else {}),
             **({"waiting or transferring": f"not told by one rank; see {peers}"} if peers else {}),
         },
         fixes=(
+            *_sparse(tensor),
             Fix("Accumulate gradients over several batches under `model.no_sync()`", "code"),
             Fix("Exchange fewer bytes: `bf16_compress_hook`, sparse gradients of large embeddings", "code"),
             Fix("Give each rank a larger batch, so that computing hides the transfer", "code"),
         ),
     )
+
+
+def _sparse(tensor: Tensor | None) -> Iterator[Fix]:
+    if tensor is not None and tensor.operator == "aten::embedding":
+        yield Fix(
+            "Exchange only the rows that were used: `nn.Embedding(..., sparse=True)` with `SparseAdam` or `SGD`", "code"
+        )
