@@ -39,6 +39,7 @@ class OddSite(Struct, frozen=True):
     products: list[Product]
     kernels: list[str]
     names: list[str]  # of the kernels, in full
+    steps: int  # in how many judged steps they were submitted or ran
 
     @property
     def sizes(self) -> list[int]:
@@ -64,8 +65,18 @@ def odd_sites(p: Profile) -> list[OddSite]:
     for s in p.sites(r.user_frame_of_ops(op[kernels]), kernels, ns):
         groups = np.unique(group[op[s.rows]])
         names = p.top_names(r.kernels, s.rows)
-        sites.append(OddSite(s, [known[int(g)] for g in groups], [_short(n) for n in names], names))
+        sites.append(OddSite(s, [known[int(g)] for g in groups], [_short(n) for n in names], names, _steps(p, s.rows)))
     return sites
+
+
+def _steps(p: Profile, kernels: Rows) -> int:
+    r = p.rank
+    call = r.launch_of(r.kernels.take(kernels))
+    begun = np.where(call >= 0, r.calls["start"][call], r.kernels["start"][kernels]) if len(r.calls) else (
+        r.kernels["start"][kernels]
+    )  # fmt: skip
+    steps = [np.unique(p.steps.of(t)) for t in (begun, r.kernels["start"][kernels])]
+    return max(int((s >= 0).sum()) for s in steps)
 
 
 def confirmed(site: OddSite) -> bool:

@@ -22,6 +22,7 @@ _EMPTIES: Final = (": empty_cache", "_cuda_emptyCache", "_accelerator_emptyCache
 class Churn(Struct, frozen=True):
     """Allocations in the judged steps: rows of the calls, in how many of the `later` steps (all but the first).
 
+    `fading`: the last step has less than half the calls of the first, as while a cache fills up.
     `host` is the ns of the calls, `idle` that of it in which the device ran nothing.
     """
 
@@ -30,6 +31,7 @@ class Churn(Struct, frozen=True):
     steps: int
     later: int
     last: bool
+    fading: bool
     host: int
     idle: int
 
@@ -49,12 +51,13 @@ def churn(p: Profile) -> Churn | None:
     both = np.concatenate((taken, given))
     if not len(both):
         return None
-    steps = np.unique(p.steps.of(r.calls["start"][both]))
+    step = p.steps.of(r.calls["start"][both])
+    steps, counts = np.unique(step), np.bincount(step, minlength=len(p.steps))
     start, end = r.calls["start"][both], r.calls["end"][both]
     alone = covers(p)["allocating"].overlap(Cover.of(start, end))
     return Churn(
-        taken, given, int((steps > 0).sum()), len(p.steps) - 1, bool(len(p.steps) - 1 in steps),
-        int((end - start).sum()), int(alone.within(p.steps.start, p.steps.end).sum()),
+        taken, given, int((steps > 0).sum()), len(p.steps) - 1, bool(counts[-1] > 0),
+        bool(2 * counts[-1] < counts[0]), int((end - start).sum()), int(alone.within(p.steps.start, p.steps.end).sum()),
     )  # fmt: skip
 
 

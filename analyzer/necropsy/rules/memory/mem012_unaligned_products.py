@@ -58,7 +58,7 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         from necropsy.trace.alignment import odd_sites
 
         for odd in odd_sites(p)[:3]:
-            if p.share(odd.site.ns) >= t.share:
+            if p.share(odd.site.ns) >= t.share and odd.steps >= 0.5 * len(p.steps):
                 yield _finding(p, odd)
 
 

@@ -76,7 +76,7 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         sites = [s for s in emptied(p) if seen_often(p, p.rank.frames["start"][s.rows])]
         if sites and p.share(found.host) >= t.worth:
             yield _emptied(p, found, sites[0], Severity.WARNING if p.share(found.host) >= t.share else Severity.NOTE)
-        elif not sites:
+        elif not sites and not found.fading:
             yield from _taken(p, found, t)
 
 
