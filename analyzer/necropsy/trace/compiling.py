@@ -95,9 +95,8 @@ def _compilation(p: Profile, start: int, end: int, step: int) -> Compilation:
     during = (r.ops["start"] >= start) & (r.ops["start"] < end)
     whole, work = bool((r.matching(r.ops, _WHOLE) & during).any()), bool((r.matching(r.ops, _WORK) & during).any())
     row = _compiled(p, start, end, whole=whole)
-    place = p.place(row)
-    resumed = resumed_at(place.function) if place is not None else None
-    return Compilation(start, end, step, plain(place), resumed, frame, version, whole and not work)
+    resumed = resumed_at(r.frame_names[int(r.frames["name"][row])].function) if row >= 0 else None
+    return Compilation(start, end, step, plain(p.place(row)), resumed, frame, version, whole and not work)
 
 
 def _compiled(p: Profile, start: int, end: int, *, whole: bool) -> int:
