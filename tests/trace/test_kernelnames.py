@@ -52,6 +52,19 @@ def test_untold(name: str) -> None:
     assert k.unit(name) == k.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("name", "double"),
+    [
+        ("sm90_xmma_gemm_f64f64_f64f64_f64_nt_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor16x8x16", True),
+        ("volta_dgemm_128x64_nn", True),
+        ("ampere_sgemm_128x64_nn", False),
+        ("Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1", False),
+    ],
+)
+def test_double(name: str, double: bool) -> None:
+    assert k.is_double(name) is double
+
+
 def test_products_with_a_vector_are_neither() -> None:
     assert k.unit("void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(x)") == k.VECTOR
 

@@ -39,6 +39,11 @@ _ALIGN: Final = re.compile(r"_align(\d+)")
 _NAMESPACES: Final = re.compile(r"\b(?:at|c10|native|std|__detail|cuda|detail|cub|thrust)::|\(anonymous namespace\)::")
 
 
+def is_double(name: str) -> bool:
+    """Whether a product's or convolution's kernel computes in FP64."""
+    return bool(re.search(r"dgemm|f64f64|d884gemm|dmma|convolve_dgemm|Cijk_\w+_DB_|[<, ]double\b.*gemm", name))
+
+
 @lru_cache(maxsize=65536)
 def unit(name: str) -> str:
     """Which unit a matrix product's or convolution's kernel computes on."""

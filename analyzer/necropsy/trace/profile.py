@@ -20,6 +20,7 @@ from necropsy_parsers.trace.columns import Columns
 from necropsy_parsers.trace.model import Trace
 
 from necropsy.finding import Place
+from necropsy.provenance.dynamo import plain_function
 from necropsy.trace.activity import HostActivity
 from necropsy.trace.nesting import NONE
 from necropsy.trace.partition import Partition, partition_of
@@ -176,7 +177,7 @@ class Profile:
         if frame < 0:
             return None
         name = self.rank.frame_names[int(self.rank.frames["name"][frame])]
-        return Place(name.file, name.line, None, name.function, "", "function", how)
+        return Place(name.file, name.line, None, plain_function(name.function), "", "function", how)
 
     def sites(self, frames: Rows, rows: Rows, ns: Rows) -> list[Site]:
         """Rows grouped by the user's function, most nanoseconds first.

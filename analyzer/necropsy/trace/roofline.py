@@ -163,6 +163,33 @@ def on_ordinary_cores(p: Profile, *, sixteen_bit: bool, family: str) -> Misfit |
     return Misfit(sites, int(w.ns[mine].sum()), int(mine.sum()), int(w.ns[fast].sum()), tuple(names))
 
 
+class Double(Struct, frozen=True):
+    """Products and convolutions in FP64: callers, ns, calls, ns of all products and convolutions, kernels' names."""
+
+    sites: list[Site]
+    ns: int
+    calls: int
+    all: int
+    kernels: tuple[str, ...]
+
+
+def in_double(p: Profile) -> Double | None:
+    """What of the products and convolutions ran in FP64; None for nothing."""
+    w, r = opwork_of(p), p.rank
+    products = _of_operators(w)
+    mine = w.named(kernelnames.is_double) & (products | (w.op < 0))
+    if not mine.any():
+        return None
+    sites = p.work_sites(r.kernels, _mask(len(r.kernels), w.rows[mine]))
+    return Double(
+        sites, int(w.ns[mine].sum()), int(mine.sum()), int(w.ns[products | mine].sum()), tuple(w.top_names(mine))
+    )
+
+
+def _of_operators(w: OpWork) -> Mask:
+    return w.op_named(lambda n: n in PRODUCTS or "conv" in n.lower())
+
+
 def _of_family(w: OpWork, family: str) -> Mask:
     """Kernels of the family, by their operator, else by their name."""
     by_op = w.op_named(lambda n: n in PRODUCTS if family == "matmul" else "conv" in n.lower())

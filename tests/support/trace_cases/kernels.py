@@ -77,6 +77,26 @@ def varying(times: Sequence[float], *, sizes: Sequence[int] | None = None) -> Tr
     return t
 
 
+def mixed(kernel: str, us: float) -> TraceBuilder:
+    """Steps of products in BF16, and one of another kind in `covariance`."""
+    t = TraceBuilder("h100")
+    kind = "double" if "f64" in kernel else "float"
+    with t.frame("rank_items.py(90): <module>", "rank_items.py(58): main"):
+        for number in range(3):
+            with t.step(number):
+                with t.frame("rank_items.py(31): score"):
+                    for _ in range(6):
+                        with t.op("aten::mm", dims=[[4096, 4096], [4096, 4096]]):
+                            t.launch(NVJET, us=200)
+                dims = [[1024, 4096], [4096, 1024]]
+                with t.frame("rank_items.py(40): covariance"), t.op("aten::mm", dims=dims, types=[kind, kind]):
+                    t.launch(kernel, us=us)
+                with t.op("aten::item"):
+                    t.wait()
+    return t
+
+
+DOUBLE = "sm90_xmma_gemm_f64f64_f64f64_f64_nt_n_tilesize64x64x16_stage4_warpsize2x2x1_tensor16x8x16_kernel"
 ALIGN1 = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1::Params)"  # noqa: E501
 NVJET = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"
 SGEMM = "ampere_sgemm_128x64_nn"
@@ -118,6 +138,9 @@ CASES = {
     "KRN019/silent-trace-some-convolutions-in-fp32": lambda: convolutions(
         CONV_FP32, 900, device="a100", second=CONV_TF32
     ),
+    "KRN023/fires-covariance-in-double": lambda: mixed(DOUBLE, 400),
+    "KRN023/silent-covariance-in-single": lambda: mixed(NVJET_TF32, 40),
+    "KRN023/silent-small-share": lambda: mixed(DOUBLE, 20),
     "KRN020/fires-attention-written-as-one-kernel": lambda: products(
         "_ragged_scores_kernel", 900, options=("with_stack",), rest_us=600
     ),
