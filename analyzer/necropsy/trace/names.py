@@ -31,6 +31,7 @@ PACKAGES: Final = frozenset(
     composer streaming monai detectron2 mmcv mmengine mmdet ultralytics kornia albumentations webdataset nvidia cupy
     numba jax flax joblib dill cloudpickle dask distributed psutil sympy networkx debugpy pydevd _pydevd_bundle pytest
     _pytest pluggy torch_npu torch_xla habana_frameworks aiter liger_kernel unsloth fla mamba_ssm causal_conv1d
+    flashinfer triton_kernels deep_gemm deep_ep tensorrt_llm lmdeploy mooncake
     torch_geometric torch_scatter dgl gym gymnasium stable_baselines3 decorator cachetools absl attr attrs packaging
     site-packages dist-packages
     """.split()
