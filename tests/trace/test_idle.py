@@ -14,6 +14,7 @@ from tests.support.tracing import TraceBuilder
 from necropsy_parsers.formats import kineto
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.source import open_sources
+from necropsy_parsers.trace.model import Trace
 
 from necropsy.trace import bubbles, corrupt, idle, late, repeats, waiting
 from necropsy.trace.profile import Profile
@@ -29,6 +30,7 @@ def made(tmp_path: Path) -> Make:
         t.write(tmp_path / "trace.json")
         (source,) = open_sources([str(tmp_path / "trace.json")], Issues())
         (trace,) = kineto.parse(source, Issues(), 0)
+        assert isinstance(trace, Trace)
         return Profile(trace)
 
     return make
