@@ -39,8 +39,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Place, Severity
+from necropsy.provenance.dynamo import plain_function
 from necropsy.rule import rule
 from necropsy.trace.claim import about, ms, part
 
@@ -64,7 +66,7 @@ class Thresholds(Struct, frozen=True):
 
 
 @rule("CMP021", "compiling-in-steps", Severity.WARNING, settings=Thresholds, aliases=("recompilation-in-trace",))
-def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+def check(traces: Traces, t: Thresholds, limits: RecompileLimits | None) -> Iterator[Finding]:
     """At most one finding a trace for compilers, and one for CUDA graphs."""
     for p in traces.profiles:
         if not p.partition.total("compiling"):
@@ -75,14 +77,14 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         ns, recording = split(p, found)
         last = given_up(p, found)
         if found and last is not None:
-            yield _limit(p, found, last, ns)
+            yield _limit(p, found, last, ns, _told(limits, last))
         elif found and p.share(ns) >= t.share:
             yield _compiling(p, found, ns)
         if p.share(recording) >= t.share:
             yield _recording(p, recording)
 
 
-def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int) -> Finding:
+def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int, follows: str) -> Finding:
     before = [c for c in found if c.frame == last.frame and not c.refused]
     again = f"compiles {_what(last)} once more in step {_number(p, before[-1])} and gives up on it"
     again = again if before else f"gives up on {_what(last)}"
@@ -95,6 +97,7 @@ def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int)
         ns=ns,
         places=[last.place, *_places(found)],
         confidence=Confidence.LIKELY,
+        follows=follows,
         facts={"compile ids": [c.id for c in found if c.id][:20], **_steps(p, found)},
         fixes=(
             _GUARDS,
@@ -103,6 +106,19 @@ def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int)
                 "(`cache_size_limit` until torch 2.5)", "config"),
         ),
     )  # fmt: skip
+
+
+def _told(limits: RecompileLimits | None, last: Compilation) -> str:
+    """The event in the log beside the trace that says the limit was hit, as CMP008 tells it."""
+    for row in limits or ():
+        name = row.file.replace("\\", "/").rpartition("/")[2]
+        place = last.place
+        same = (
+            place is not None and name and place.file.endswith(name) and plain_function(row.function) == place.function
+        )
+        if same:
+            return f"{type(row).__name__}@{row.anchor.input}:{row.seq}"
+    return ""
 
 
 def _compiling(p: Profile, found: Sequence[Compilation], ns: int) -> Finding:
