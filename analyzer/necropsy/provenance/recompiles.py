@@ -133,7 +133,8 @@ class Story(Struct, dict=True):
 
     def _of_size(self, ask: Callable[[SizeLines, Row, str, int | None, Iterable[str]], Place | None]) -> Place | None:
         lead = header_key(self.lead)  # what a function calls, and what resumes it, got the size from it
-        for row in self._speaking() if self.sizes is not None else ():
+        kind = self.failure.guard.kind if self.failure is not None else ""
+        for row in self._speaking() if self.sizes is not None and kind in ("size", "stride") else ():
             failure = failure_of(row)
             if failure is not None and failure.guard.kind in ("size", "stride") and header_key(row) == lead:
                 dim = failure.guard.dim

@@ -90,7 +90,7 @@ def subject(story: Story) -> str:
         "identity": f"the object {name} (a new one is passed)",
         "deallocated": f"the object {name} (the one compiled for is gone)",
         "alias": f"which inputs are the same tensor ({one_line(guard.raw, 60)})",
-        "state": f"torch's global state ({_states(story)})" if _states(story) else "torch's global state",
+        "state": f"torch's global state ({states})" if (states := _states(story)) else "torch's global state",
         "backend": "the backend that torch.compile was given",
         "config": "torch._dynamo.config",
         "none": f"whether {name} is None",
@@ -107,6 +107,8 @@ def subject(story: Story) -> str:
 
 def _states(story: Story) -> str:
     """The parts of torch's state that changed: grad_mode, autocast."""
+    if story.failure is None or story.failure.guard.kind != "state":
+        return ""
     found = [f.guard.source for r in story.all() if (f := failure_of(r)) is not None and f.guard.kind == "state"]
     return ", ".join(dict.fromkeys(part for source in found for part in source.split()))
 
