@@ -278,7 +278,10 @@ def eager_functions(p: Profile) -> list[Eager]:
     found = []
     for name in np.unique(r.frames["name"][rows]):
         mine = r.frames["name"][rows] == name
-        if eager[mine].all():
+        around = within[rows[mine]]
+        whole = (r.frames["end"] - r.frames["start"])[around].sum()
+        part = (r.frames["end"] - r.frames["start"])[rows[mine]].sum()
+        if eager[mine].all() and part >= whole / 2:  # and not a hook or a property beside the function itself
             found.append(_eager(p, rows[mine], regions))
     return [e for e in found if 2 * e.steps > len(p.steps)]
 
