@@ -122,7 +122,7 @@ def sites(p: Profile, kinds: tuple[int, ...], owner: int = USER) -> list[WaitSit
         blocked = int((w.end - w.begin)[s.rows].sum())
         names, counts = np.unique(w.kind[s.rows], return_counts=True)
         ordered = tuple(int(k) for k in names[np.argsort(-counts, kind="stable")])
-        word = spelled(p, w.rows[s.rows], ordered[0])
+        word = spelled(p, w.rows[s.rows])
         found.append(WaitSite(ordered, s.place, s.count, len(np.unique(step)), blocked, s.ns, word))
     return sorted(found, key=lambda s: (-s.idle, -s.blocked))
 
@@ -195,10 +195,8 @@ def _frame_above(p: Profile, rows: Rows, wanted: Mask) -> Rows:
     return np.where(frame >= 0, above[np.maximum(frame, 0)], NONE)
 
 
-def spelled(p: Profile, rows: Rows, kind: int) -> str:
+def spelled(p: Profile, rows: Rows) -> str:
     """How most of these waits (rows of calls) were asked for in Python, or the call's own name."""
-    if kind == BARRIER:
-        return "`dist.barrier()`"
     r = p.rank
     frames = _frame_above(p, rows, p.activity.frames_of(_SPELLED))
     call = r.named(r.calls, int(rows[0]))

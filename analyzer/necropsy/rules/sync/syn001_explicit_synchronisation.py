@@ -2,7 +2,7 @@
 
 What it means
     A call that does nothing but wait for the GPU (`torch.cuda.synchronize()`, `synchronize()` of
-    a stream or an event, a barrier) runs in most steps. While the host waits it launches nothing, so
+    a stream or an event) runs in most steps. While the host waits it launches nothing, so
     that the GPU runs dry and idles until the host has caught up.
 
 Why it happens
@@ -20,7 +20,7 @@ How to fix
 Limits
     The cost is the part of the GPU's gap behind the wait that the host would not have needed
     had it not waited: at most as long as it waited. Waits of the profiler, of data loading,
-    of checkpoints, of sharded training and of the allocator are not meant.
+    of checkpoints, of sharded training and of the allocator are not meant; barriers are DST022's.
 
 References
     - https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
@@ -56,11 +56,11 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
     """One finding a function that waits for the device in most steps."""
     for p in traces.gpu_profiles:
         from necropsy.trace.idle import judgeable
-        from necropsy.trace.waiting import BARRIER, EXPLICIT, recurring, sites
+        from necropsy.trace.waiting import EXPLICIT, recurring, sites
 
         if not judgeable(p):
             continue
-        for site in sites(p, (EXPLICIT, BARRIER)):
+        for site in sites(p, (EXPLICIT,)):
             loud = p.share(site.idle) >= t.share and site.idle >= t.least
             # Without a function to name, a wait that costs nothing is nothing to know.
             if recurring(p, site) and (loud or site.place is not None):
