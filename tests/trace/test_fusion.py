@@ -12,8 +12,11 @@ from tests.support.tracing import TraceBuilder
 from necropsy.api import Loaded, analyze
 from necropsy.config import Config
 from necropsy.evidence.traces import Traces
+from necropsy.trace.convnorm import biased
 from necropsy.trace.fusion import PATTERNS, letter, spelled
+from necropsy.trace.kerneltimes import varying
 from necropsy.trace.profile import Profile
+from necropsy.trace.roofline import classes, on_ordinary_cores
 from necropsy.trace.unfused import element_wise, known_patterns
 
 
@@ -84,3 +87,24 @@ def test_a_note_is_there_or_not(case: str, tmp_path: Path) -> None:
     code, _, name = case.partition("/")
     found = {f.rule for f in analyze(str(tmp_path / "trace.json")).findings}
     assert (code in found) is name.startswith("fires-")
+
+
+DAMAGE = ["5", '"x"', "{}", "[[1e30]]", "[[99999999999999999999999, 8], [8, 8]]", "[[], [], []]", "[[-1, 2]]"]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("case", ["FUS002/fires-attention", "FUS005/fires-bias-and-batch-norm"])
+def test_damaged_arguments_end_nothing(damage: str, case: str, tmp_path: Path) -> None:
+    made = CASES[case]()
+    assert isinstance(made, TraceBuilder)
+    for event in made.events:
+        if event["cat"] == "cpu_op":
+            event["args"] |= {"Input Dims": "@", "Input type": "@", "Concrete Inputs": "@"}
+    (tmp_path / "trace.json").write_text(made.text().replace('"@"', damage))
+    p = Loaded([str(tmp_path / "trace.json")], Config()).evidence.get(Traces).profiles[0]
+    assert biased(p) is None
+    assert classes(p) == []
+    assert varying(p, calls=1, variation=0.0) is not None
+    assert on_ordinary_cores(p, sixteen_bit=True, family="matmul") is None
+    assert known_patterns(p) is not None
+    assert element_wise(p) is not None

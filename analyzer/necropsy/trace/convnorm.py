@@ -70,9 +70,10 @@ def biased(p: Profile) -> Biased | None:
 def _adds_bias(p: Profile, conv: int, norm: int, values: int) -> bool:
     """Whether a bias is given, the BatchNorm takes what the convolution made, and it is in training."""
     into, after = shapes(p, conv), shapes(p, norm)
-    told = p.trace.text(values) or []
-    training = len(told) > _TRAINING and str(told[_TRAINING]) == "True"
+    told = p.trace.text(values)
+    training = isinstance(told, list) and len(told) > _TRAINING and str(told[_TRAINING]) == "True"
     return (
-        training and len(into) > 2 and bool(into[2]) and bool(after) and len(after[0]) > 2
+        training and len(into) > 2 and bool(into[2]) and len(into[0]) > 2 and len(into[1]) > 2
+        and bool(after) and len(after[0]) > 2
         and after[0][1] == into[1][0] == into[2][0] and after[0][0] == into[0][0]
     )  # fmt: skip

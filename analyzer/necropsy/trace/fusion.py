@@ -56,6 +56,7 @@ _LETTERS: Final = {
 }
 _OPERATORS: Final = {name: letter for letter, names in _LETTERS.items() for name in names.split()}
 _ELEMENTWISE: Final = frozenset("PRQDUABETHKLGXNYFOI")
+_LARGEST: Final = 1 << 60  # elements; more is no tensor but damage
 BREAK: Final = "|"  # another thread, or something that was fused, compiled or belongs to torch
 OTHER: Final = "."
 
@@ -149,13 +150,15 @@ def _torch(file: str) -> bool:
 
 def _sizes(p: Profile, rows: Rows) -> Rows:
     unique, inverse = np.unique(p.rank.ops["dims"][rows], return_inverse=True)
-    table = [max((prod(d) for d in shapes(p, int(t)) if d), default=NONE) for t in unique]
+    table = [min(max((prod(d) for d in shapes(p, int(t)) if d), default=NONE), _LARGEST) for t in unique]
     return np.array(table, np.int64)[inverse]
 
 
 def shapes(p: Profile, text: int) -> list[list[int]]:
     """The shapes of an operator's inputs, empty for scalars and lists; none where they were not recorded."""
-    dims = p.trace.text(text) or []
+    dims = p.trace.text(text)
+    if not isinstance(dims, list):
+        return []
     return [d if isinstance(d, list) and all(isinstance(x, int) for x in d) else [] for d in dims]
 
 

@@ -98,8 +98,8 @@ def varying(p: Profile, *, calls: int, variation: float) -> list[Varying]:
 def _varying(p: Profile, w: OpWork, rows: Rows, variation: float) -> Varying | None:
     ops = p.rank.ops
     operator = p.rank.named(ops, int(w.op[rows[0]]))
-    types = p.trace.text(int(ops["types"][w.op[rows[0]]])) or []
-    if any(k in operator for k in _OF_DATA) or "TensorList" in types:
+    types = p.trace.text(int(ops["types"][w.op[rows[0]]]))
+    if any(k in operator for k in _OF_DATA) or "TensorList" in str(types):
         return None
     ns = w.ns[rows]
     median = int(np.median(ns))

@@ -217,7 +217,8 @@ def _says_single(name: str) -> bool:
 
 def _first_type(p: Profile, text: int) -> str:
     kinds = p.trace.text(text)
-    floats = [k for k in kinds if k in ("float", "double", "c10::Half", "c10::BFloat16")] if kinds else []
+    known = ("float", "double", "c10::Half", "c10::BFloat16")
+    floats = [k for k in kinds if k in known] if isinstance(kinds, list) else []
     return floats[0] if floats else ""
 
 

@@ -59,7 +59,7 @@ def work_of(name: str, dims: Any, types: Any, values: Any) -> Work | None:
             return _convolution(dims, types, values)
         if name == CONVOLUTION_BACKWARD:
             return _convolution_backward(dims, types, values)
-    except (TypeError, ValueError, IndexError, KeyError):
+    except (TypeError, ValueError, IndexError, KeyError, OverflowError, AttributeError):
         pass
     return None
 
