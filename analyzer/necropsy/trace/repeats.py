@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from necropsy.finding import Place
 from necropsy.trace.idle import gaps_of
+from necropsy.trace.intervals import Cover
 from necropsy.trace.nesting import NONE, nearest
 from necropsy.trace.profile import Profile
 from necropsy.trace.rank import Mask, Rows
@@ -69,7 +70,7 @@ def indexing(p: Profile) -> list[Loop]:
     if "indexing" not in p.memo:
         found = _loops(p, SELECT, SELECTS)
         # Without work on the device for at least every other element it is a tensor of the host.
-        p.memo["indexing"] = [f for f in found if len(f.kernels) * 2 >= f.often]
+        p.memo["indexing"] = [f for f in found if len(f.kernels) * 2 >= f.often and f.mean < SHORT]
     loops: list[Loop] = p.memo["indexing"]
     return loops
 
@@ -118,12 +119,9 @@ def _loops(p: Profile, names: tuple[str, ...], least: int) -> list[Loop]:
 
 
 def _by_function(p: Profile, ops: Rows, frames: Rows, whole: bool) -> list[Loop]:
-    """The loops of each function that has some in most judged steps; `whole`: all its kernels, not the loops' alone."""
+    """The loops of each function that has some in most judged steps; `whole`: all kernels from first to last."""
     r = p.rank
     root = r.op_nest.outermost(r.op_of(r.kernels))
-    mine, callers = _direct(p)
-    caller_of = np.full(len(r.ops), NONE, np.int64)
-    caller_of[mine] = callers
     found = []
     for name in np.unique(r.frames["name"][frames]):
         of_name = r.frames["name"][frames] == name
@@ -131,10 +129,27 @@ def _by_function(p: Profile, ops: Rows, frames: Rows, whole: bool) -> list[Loop]
         steps = len(np.unique(p.steps.of(r.ops["start"][rows])))
         if steps * 2 <= len(p.steps):
             continue
-        wanted = np.isin(caller_of, np.unique(frames[of_name])) if whole else np.isin(np.arange(len(r.ops)), rows)
+        wanted = _between(p, rows, frames[of_name]) if whole else np.isin(np.arange(len(r.ops)), rows)
         kernels = np.flatnonzero((root >= 0) & wanted[np.maximum(root, 0)])
         found.append(_loop(p, int(frames[of_name][0]), rows, kernels, steps))
     return sorted(found, key=lambda f: -(f.device + f.idle))
+
+
+def _between(p: Profile, ops: Rows, frames: Rows) -> Mask:
+    """Operators of the loop's thread from the first to the last of these in one call of the function and step."""
+    r = p.rank
+    start, end = r.ops["start"], r.ops["end"]
+    _, group = np.unique(np.stack((frames, p.steps.of(start[ops])), axis=1), axis=0, return_inverse=True)
+    group = group.ravel()
+    first = np.full(int(group.max()) + 1, 1 << 62, np.int64)
+    last = np.zeros(len(first), np.int64)
+    np.minimum.at(first, group, start[ops])
+    np.maximum.at(last, group, end[ops])
+    # The work of the last part comes behind its select: a part's length more.
+    count = np.bincount(group)
+    last = last + (last - first) // np.maximum(1, count - 1)
+    inside: Mask = Cover.of(first, last).holds(start) & (r.ops["thread"] == r.ops["thread"][ops[0]])
+    return inside
 
 
 def _loop(p: Profile, frame: int, ops: Rows, kernels: Rows, steps: int) -> Loop:

@@ -16,8 +16,9 @@ How to fix
     recurrence: `torch.compile`, `torch.nn.LSTM` or GRU, or move the small tensor to the CPU first.
 
 Limits
-    Needs stacks. Only `aten::select` called by a function of the user's counts, and only if kernels
-    follow for at least every other one.
+    Needs stacks. `aten::select` called by a function of the user's counts, and only if kernels
+    of less than 10 us on average were launched between the first and the last, at least one for every other
+    select; layers called in the loop are among them. The backward pass of the loop is not counted.
 
 References
     - https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
