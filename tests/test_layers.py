@@ -37,6 +37,7 @@ RULE_HELPERS = (
     "necropsy.releases",
     "necropsy.suspects",
     "necropsy.timeouts",
+    "necropsy.trace",
     "necropsy.units",
 )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
+from tests.support.slow_ranks import slow_ranks
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor
@@ -22,7 +23,7 @@ from necropsy_parsers.records import Anchor
 from necropsy.finding import Confidence, Cost, Finding, Fix, Place, Related, Role, Severity
 from necropsy.render import View, renderers
 from necropsy.render.parts.printable import printable
-from necropsy.report import InputRow, NotEvaluated, Report, Run, StepSummary
+from necropsy.report import InputRow, NotEvaluated, Report, Run
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 PROJECT = "/home/trainer/projects/vision"
@@ -251,32 +252,6 @@ def hostile() -> Report:
         related=(Related(log(6, evil), evil),),
     )
     return Report("0.1", [InputRow("日志.log", "log", evil, 100, 2)], [root])
-
-
-def slow_ranks() -> Report:
-    """Traces of three ranks: where their steps went, in figures and bars."""
-
-    def steps(rank: int, loading: int) -> StepSummary:
-        buckets = {"compute": 61_000_000, "communication": 9_400_000, "data loading": loading, "dispatching": 1_200_000}
-        whole = sum(buckets.values()) + 40_000
-        return StepSummary(
-            f"traces/rank{rank}.json.gz", rank, "NVIDIA H100 80GB HBM3", 3, "annotation", 5, 7, whole,
-            {**buckets, "Python": 30_000, "queue": 10_000}, lost_ns=whole - 61_000_000, named_ns=loading,
-        )  # fmt: skip
-
-    slow = Finding(
-        rule="DAT001",
-        name="loading-dominates",
-        severity=Severity.WARNING,
-        message="Each step waits 31 ms for the DataLoader in train (42% of the time) while the GPU does nothing.",
-        anchor=log(1, "enumerate(DataLoader)#...__next__ on the main thread", "traces/rank1.json.gz"),
-        code=(Place("train.py", 44, None, "train", "", "function", "profiler"),),
-        cost=Cost(93_000_000, 0.42, "measured"),
-        ranks=(1,),
-    )
-    report = Report("0.1", [InputRow(f"traces/rank{r}.json.gz", "kineto", "r", 9_000_000, 1) for r in range(3)], [slow])
-    report.steps = [steps(0, 800_000), steps(1, 93_000_000), steps(2, 0)]
-    return report
 
 
 REPORTS = {f.__name__: f for f in (simple, cascades, two_roots, undetermined, nothing, long_lines, hostile, slow_ranks)}

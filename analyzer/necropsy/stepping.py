@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from necropsy.trace.profile import Profile
 
 # Families whose cost is a part of computing; the others' is time in which the device did not compute.
-_OF_COMPUTE: Final = ("FUS", "KRN")
+_OF_COMPUTE: Final = ("FUS", "KRN", "MEM012", "MEM013")
+# Their cost is the time of the ranks that wait, not of the rank that is named.
+_OF_OTHERS: Final = ("DST007", "DST008", "DST013")
 
 
 def stepping(evidence: Evidence, findings: Sequence[Finding]) -> list[StepSummary]:
@@ -31,11 +33,7 @@ def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
         # Without a device nothing "ran on it": operators are the work.
         buckets = {name: ns for name, ns in buckets.items() if ns}
     lost = p.judged - buckets.get("compute", 0)
-    named = sum(
-        f.cost.ns or 0
-        for f in findings
-        if f.anchor.input == p.input and f.severity > Severity.NOTE and not f.rule.startswith(_OF_COMPUTE)
-    )
+    named = sum(f.cost.ns or 0 for f in findings if f.severity > Severity.NOTE and _lost_in(p, f))
     numbers = p.steps.number.tolist()
     return StepSummary(
         input=p.input,
@@ -51,3 +49,10 @@ def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
         lost_ns=lost,
         named_ns=min(named, lost),
     )
+
+
+def _lost_in(p: Profile, f: Finding) -> bool:
+    """Whether a finding's cost is time in which this process's device did not compute."""
+    if f.rule in _OF_OTHERS:
+        return p.origin.rank is not None and p.origin.rank not in f.ranks
+    return f.anchor.input == p.input and not f.rule.startswith(_OF_COMPUTE)

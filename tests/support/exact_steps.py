@@ -92,7 +92,7 @@ def gpu_marks(spans: list[Span]) -> list[Mark]:
         else:
             continue
         work.append((e, a, b))
-    calls = {}
+    calls: dict[Any, tuple[int, int]] = {}
     for e, a, b in spans:
         if e.get("cat") in ("cuda_runtime", "cuda_driver"):
             calls.setdefault(e["args"].get("correlation"), (a, b))

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from necropsy.report import Report
 
 
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=0,
+        metavar="N",
+        help="Processes that read traces; 0 (default): as many as pay.",
+        show_default=False,
+    ),
+]
+
+
 def command(
     context: typer.Context,
     *,
@@ -49,17 +62,7 @@ def command(
         list[str] | None,
         typer.Option("--ignore", metavar="CODES", help="Leave out rules whose code starts so; the longer match wins."),
     ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=0,
-            metavar="N",
-            help="Processes that read traces; 0 (default): as many as pay.",
-            show_default=False,
-        ),
-    ] = 0,
+    jobs: Jobs = 0,
 ) -> int:
     """Say what went wrong in a job, on which line, and what to do.
 
