@@ -52,7 +52,9 @@ class StepSummary(Struct, frozen=True):
     `steps` is 0 where none were found and the buckets are of the whole window. `first` and
     `last` are the steps' numbers. `reliable` is False under replays of CUDA graphs, where
     idle time cannot be told. Of `lost_ns`, in which the device did not compute, findings
-    above a note name `named_ns`.
+    above a note name `named_ns`. `behind` says that the device ran behind the host, and
+    that its own steps are told: from the end of what earlier ones submitted to the end of
+    what this one did.
     """
 
     input: str
@@ -67,6 +69,7 @@ class StepSummary(Struct, frozen=True):
     reliable: bool = True
     lost_ns: int = 0
     named_ns: int = 0
+    behind: bool = False
 
 
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from necropsy.trace.profile import Profile
 
 # Families whose cost is a part of computing; the others' is time in which the device did not compute.
-_OF_COMPUTE: Final = ("FUS", "KRN", "MEM012", "MEM013")
+_OF_COMPUTE: Final = ("FUS", "KRN", "MEM001", "MEM012", "MEM013")
 # Their cost is the time of the ranks that wait, not of the rank that is named.
 _OF_OTHERS: Final = ("DST007", "DST008", "DST013")
 
@@ -28,26 +28,31 @@ def stepping(evidence: Evidence, findings: Sequence[Finding]) -> list[StepSummar
 
 
 def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
-    buckets = {name: p.partition.total(name) for name in p.partition.buckets}
+    from necropsy.trace.partition import partition_of
+
+    behind = p.pace is not p.steps
+    partition = partition_of(p.rank, p.pace, p.activity) if behind else p.partition
+    buckets = {name: partition.total(name) for name in partition.buckets}
     if p.cpu_only:
         # Without a device nothing "ran on it": operators are the work.
         buckets = {name: ns for name, ns in buckets.items() if ns}
-    lost = p.judged - buckets.get("compute", 0)
-    named = sum(f.cost.ns or 0 for f in findings if f.severity > Severity.NOTE and _lost_in(p, f))
-    numbers = p.steps.number.tolist()
+    lost = p.pace.total - buckets.get("compute", 0)
+    shares = sum(f.cost.share or 0.0 for f in findings if f.severity > Severity.NOTE and _lost_in(p, f))
+    numbers = p.pace.number.tolist()
     return StepSummary(
         input=p.input,
         rank=p.origin.rank,
         device="" if p.cpu_only or not p.trace.meta.devices else p.trace.meta.devices[0].name,
-        steps=len(p.steps) if p.steps.how != "window" else 0,
+        steps=len(p.pace) if p.steps.how != "window" else 0,
         found_by=p.steps.how,
         first=int(numbers[0]),
         last=int(numbers[-1]),
-        ns=p.judged,
+        ns=p.pace.total,
         buckets=buckets,
         reliable=not p.graphs,
         lost_ns=lost,
-        named_ns=min(named, lost),
+        named_ns=min(round(shares * p.pace.total), lost),
+        behind=behind,
     )
 
 

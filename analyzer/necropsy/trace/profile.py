@@ -35,6 +35,9 @@ REPLAYED: Final = 0.2  # of the device's time from which a trace is one of repla
 # optimizer stepped.
 WHOLE: Final = 0.5
 
+# Part of the steps' time by which the device must be late at their end to be told by its own pace.
+BEHIND: Final = 0.1
+
 
 class Site(Struct, frozen=True):
     """A user's function and what was seen in it: rows of some kind, their number and their nanoseconds.
@@ -97,6 +100,43 @@ class Profile:
                 ends = columns["end"][self.rank.where(columns, "Optimizer.step#")]
                 whole[steps.of(ends)[steps.of(ends) >= 0]] = True
         return Steps(steps.start[whole], steps.end[whole], steps.number[whole], steps.how, steps.word)
+
+    @cached_property
+    def pace(self) -> Steps:
+        """The judged steps as the device went through them, where it runs behind the host; else as they are.
+
+        A host that never waits is soon a queue ahead (1,024 launches), and its steps are as
+        short as launching takes. The device's step then lasts from the end of what was
+        submitted before to the end of what was submitted in it.
+        """
+        steps = self.steps
+        done = self._finished
+        if steps.how == "window" or not len(steps) or not len(done):
+            return steps
+        if int(done[-1]) - int(steps.end[-1]) <= BEHIND * steps.total:
+            return steps
+        apart = done[1:] > done[:-1]
+        return Steps(done[:-1][apart], done[1:][apart], steps.number[apart], steps.how, steps.word)
+
+    @cached_property
+    def _finished(self) -> Rows:
+        """When the device had finished what was submitted before the first step, in it, in the second, ..."""
+        r = self.rank
+        ends, begun = [], []
+        for work in (r.kernels, r.copies, r.memsets):
+            call = r.launch_of(work)
+            ends.append(work["end"][call >= 0])
+            begun.append(r.calls["start"][call[call >= 0]])
+        end, start = np.concatenate(ends), np.concatenate(begun)
+        if not len(end):
+            return np.empty(0, np.int64)
+        order = np.argsort(start, kind="stable")
+        latest = np.maximum.accumulate(end[order])
+        edges = np.concatenate((self.steps.start[:1], self.steps.end))
+        at = np.searchsorted(start[order], edges, "left") - 1
+        # Nothing known from before the first step: its first work begins when the device gets to it.
+        first = int(end.min()) if at[0] < 0 else 0
+        return np.where(at >= 0, latest[np.maximum(at, 0)], first)
 
     @cached_property
     def activity(self) -> HostActivity:

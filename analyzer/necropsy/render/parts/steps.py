@@ -12,6 +12,7 @@ from necropsy.report import StepSummary
 MOST: Final = 8  # rows of buckets; smaller ones are summed
 RANKS: Final = 6  # ranks shown one by one
 _LEAST: Final = 0.005  # share below which a bucket is summed with others
+_WORTH: Final = 0.05  # lost share below which nothing need be explained
 
 
 class Bar(Struct, frozen=True):
@@ -58,9 +59,12 @@ def named(row: StepSummary) -> str:
     """How much of the loss findings account for."""
     if not row.reliable:
         return "CUDA graphs were replayed: idle time in this table may not be real."
-    if not row.lost_ns or not row.device:
+    if not row.device:
         return ""
-    return (
+    behind = "The GPU runs behind the host, so that these are its own steps. " if row.behind else ""
+    if row.lost_ns < _WORTH * row.ns:
+        return behind.rstrip()
+    return behind + (
         f"The GPU did not compute for {row.lost_ns / row.ns:.0%} of the time; "
         f"findings above account for {row.named_ns / row.lost_ns:.0%} of that."
     )
