@@ -136,7 +136,7 @@ def _product(at: int, dims: Any, types: Any, strides: Any) -> Product | None:
         pitches = [n, _pitch(left[-2:], steps[0][-2:]), _pitch(right[-2:], steps[1][-2:])]
         odd = [s for s in pitches if s is not None and s % MULTIPLE]
         return Product(dtype, m, k, n, tuple(dict.fromkeys(odd)))
-    except (TypeError, IndexError, ValueError, AttributeError):
+    except (TypeError, IndexError, KeyError, ValueError, AttributeError):
         return None
 
 

@@ -36,7 +36,7 @@ REPLAYED: Final = 0.2  # of the device's time from which a trace is one of repla
 WHOLE: Final = 0.5
 
 # Part of the steps' time by which the device must be late at their end to be told by its own pace.
-BEHIND: Final = 0.1
+BEHIND: Final = 0.5
 
 
 class Site(Struct, frozen=True):
