@@ -61,10 +61,12 @@ class Rule(Struct, frozen=True):
 
     def missing(self, evidence: Evidence) -> list[NotEvaluated]:
         """The required tables that no input could fill."""
+        needed = [table for _, table, optional in self.needs if not optional]
+        told = any("torch_trace" in table.formats for table in needed)
         return [
             NotEvaluated(self.code, table.name, table.supply)
-            for _, table, optional in self.needs
-            if not optional and not evidence.covers(table)
+            for table in needed
+            if not evidence.covers(table) and not (told and evidence.beside(table))
         ]
 
     def evaluate(self, evidence: Evidence, options: dict[str, Any] | None = None) -> Iterator[Finding]:

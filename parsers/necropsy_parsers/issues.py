@@ -62,6 +62,9 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "trace/dropped": Kind(DATA_LOSS, "recorder", "events of a trace could not be read"),
     "trace/times": Kind(DATA_LOSS, "recorder", "events of a trace have no time, or one that cannot be"),
     "trace/args": Kind(NOTICE, "recorder", "events of a trace were read without their arguments"),
+    "structured/entry": Kind(DATA_LOSS, "recorder", "entries of a structured log are damaged and were left out"),
+    "structured/cut": Kind(DATA_LOSS, "recorder", "a structured log ends too early; what stands before was read"),
+    "structured/foreign": Kind(NOTICE, "reader", "lines in a structured log that belong to no entry"),
     "trace/worker": Kind(
         ERROR, "reader", "the process that read it was ended; less memory may be the cause (--jobs 1)"
     ),

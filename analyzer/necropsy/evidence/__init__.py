@@ -55,6 +55,14 @@ class Table(Generic[R]):
         """Whether the inputs read (their format names) can have filled this table."""
         return bool(formats & set(self.formats))
 
+    def beside(self, formats: frozenset[str]) -> bool:
+        """Whether it may be empty next to an input that tells the rest.
+
+        A structured log (TORCH_TRACE) tells most of what the compiler prints; what rules ask of text logs besides is
+        context.
+        """
+        return "torch_trace" in formats and "log" in self.formats
+
     def __iter__(self) -> Iterator[R]:
         return iter(self.rows)
 
@@ -90,9 +98,14 @@ class Evidence:
         for table in self._tables.values():
             for accepted in table.accepts:
                 self._takers.setdefault(accepted, []).append(table)
+        from necropsy.evidence._twice import Twice
+
+        self._twice = Twice()
 
     def add(self, record: Record) -> None:
         """Hand a record to each table that accepts its type."""
+        if self._twice.again(record):
+            return
         for table in self._takers.get(type(record), ()):
             table.add(record)
 
@@ -109,6 +122,10 @@ class Evidence:
     def covers(self, table: type[Table[Any]]) -> bool:
         """Whether any input could fill this table."""
         return self._tables[table].covered(self.formats)
+
+    def beside(self, table: type[Table[Any]]) -> bool:
+        """Whether the table may be empty next to the inputs read."""
+        return self._tables[table].beside(self.formats)
 
     def tables(self) -> Iterator[Table[Any]]:
         """All tables, sorted by name."""

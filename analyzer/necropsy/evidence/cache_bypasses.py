@@ -15,6 +15,7 @@ class CacheBypasses(RecordTable[CacheBypass]):
     name = "cache_bypasses"
     row = CacheBypass
     accepts = (CacheBypass,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=inductor,aot"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,

@@ -22,6 +22,7 @@ class CompileFailures(Table[CompileFailure]):
     name = "compile_failures"
     row = CompileFailure
     accepts = (CompileFailure,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     columns: ClassVar[dict[str, str]] = {
         **COMMON,
         "kind": "class that was raised, without its module",

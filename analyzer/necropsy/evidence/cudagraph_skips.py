@@ -15,6 +15,7 @@ class CudagraphSkips(RecordTable[CudagraphSkip]):
     name = "cudagraph_skips"
     row = CudagraphSkip
     accepts = (CudagraphSkip,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     columns: ClassVar[dict[str, str]] = {
         **COMMON,
         "kind": "cpu, mutation, devices, dynamic, branch, overlap, op, inputs, rerecord, allocator, wrapper, chosen, "

@@ -20,6 +20,7 @@ class FrameSkips(Table[FrameSkip]):
     name = "frame_skips"
     row = FrameSkip
     accepts = (FrameSkip,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=dynamo,graph_breaks"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,

@@ -30,6 +30,7 @@ class GraphBreaks(Table[GraphBreak]):
     name = "graph_breaks"
     row = GraphBreak
     accepts = (GraphBreak,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=graph_breaks"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,

@@ -47,6 +47,7 @@ class Recompiles(Table[RecompileRow]):
     name = "recompiles"
     row = RecompileRow
     accepts = (Recompile,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=recompiles"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,

@@ -17,6 +17,7 @@ class ShapeGuards(RecordTable[SymbolicShape]):
     name = "shape_guards"
     row = SymbolicShape
     accepts = (SymbolicShape,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=dynamic"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,

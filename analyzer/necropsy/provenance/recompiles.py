@@ -20,7 +20,7 @@ from necropsy.finding import Place
 from necropsy.provenance.dynamo import plain_function, resumed_at
 from necropsy.provenance.frames import is_library
 from necropsy.provenance.guards import bound_place, guard_place
-from necropsy.provenance.sizes import SizeLines
+from necropsy.provenance.sizes import STRUCTURED, SizeLines
 
 Row = RecompileRow | RecompileLimit
 VALUES: Final = frozenset({"int", "float", "bool", "str", "none", "value"})
@@ -106,6 +106,10 @@ class Story(Struct, dict=True):
         for row in self._speaking():
             if (found := guard_place(failure_of(row), self.known)) is not None:
                 return found
+        # Structured logs tell always where a size was used first, which is no fault of that line; text logs only
+        # tell it to those who ask for it.
+        if self.entered is not None and self.entered.how == STRUCTURED:
+            return self.header or self.entered
         return self.entered or self.header
 
     def _speaking(self) -> Iterator[Row]:

@@ -23,6 +23,7 @@ from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 from necropsy_parsers.text.guard_failure import GuardFailure
 
+from necropsy.evidence._twice import STREAM
 from necropsy.evidence.input_guards import InputGuards
 from necropsy.evidence.recompiles import RecompileRow
 from necropsy.evidence.shape_guards import ShapeGuards
@@ -31,6 +32,7 @@ from necropsy.provenance.guards import guard_place
 
 Row = RecompileRow | RecompileLimit
 Key = tuple[object, ...]
+STRUCTURED: Final = "symbolic size in a structured log"
 _SIZE: Final = lazily(r"^(?P<source>.+)\.size\(\)\[(?P<dim>\d+)\]$")
 _ATTEMPT: Final = re.compile(r"_\d+$")  # `0/1_2`: the second restart of a compilation
 
@@ -45,7 +47,8 @@ class SizeLines(Struct, dict=True):
         """The line that used a size first in the function that was compiled, or None where nothing tells."""
         symbols = self._symbols.get((*_frame_of(row), source, dim), ())
         for found in sorted(symbols, key=lambda s: _compilation(s) != _compilation(row)):
-            if (place := _placed(found.frame, "symbolic size", known)) is not None:
+            how = STRUCTURED if found.origin.stream == STREAM else "symbolic size"
+            if (place := _placed(found.frame, how, known)) is not None:
                 return place
         for guard in self._inputs.get((*_frame_of(row), source), ()):
             if (place := _placed(guard.frame, "guards", known)) is not None:
