@@ -157,8 +157,10 @@ def asked_of(story: Story) -> str:
 def code_of(story: Story) -> tuple[Place, ...]:
     """The line of the cause, then where the size entered, then the function that is compiled."""
     found = [p for p in (story.place, story.entered, story.header) if p is not None]
-    unique = {(p.file, p.line): p for p in reversed(found)}
-    return tuple(reversed(unique.values()))[:MAX_PLACES]
+    unique: dict[tuple[str, int | None], Place] = {}
+    for place in found:
+        unique.setdefault((place.file, place.line), place)
+    return tuple(unique.values())[:MAX_PLACES]
 
 
 def quoted(story: Story) -> str:
