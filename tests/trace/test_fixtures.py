@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from tests.support.trace_cases.write import all_cases, files_of
 
@@ -11,4 +13,6 @@ CASES = all_cases()
 @pytest.mark.parametrize("case", CASES)
 def test_written_as_committed(case: str) -> None:
     for path, trace in files_of(case, CASES[case]()).items():
-        assert path.read_text(encoding="utf-8") == trace.text(), f"{path}: python -m tests.support.trace_cases"
+        data = path.read_bytes()
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        assert text.decode() == trace.text(), f"{path}: python -m tests.support.trace_cases"
