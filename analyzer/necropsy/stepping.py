@@ -19,6 +19,9 @@ _OF_COMPUTE: Final = ("FUS", "KRN", "MEM001", "MEM012", "MEM013")
 _OF_OTHERS: Final = ("DST007", "DST008", "DST013")
 
 
+_OF_CPU: Final = {"dispatching": "operators"}
+
+
 def stepping(evidence: Evidence, findings: Sequence[Finding]) -> list[StepSummary]:
     """One row a trace with steps or GPU work, in order of rank."""
     traces = evidence.get(Traces)
@@ -35,7 +38,7 @@ def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
     buckets = {name: partition.total(name) for name in partition.buckets}
     if p.cpu_only:
         # Without a device nothing "ran on it": operators are the work.
-        buckets = {name: ns for name, ns in buckets.items() if ns}
+        buckets = {_OF_CPU.get(name, name): ns for name, ns in buckets.items() if ns}
     lost = p.pace.total - buckets.get("compute", 0)
     shares = sum(f.cost.share or 0.0 for f in findings if f.severity > Severity.NOTE and _lost_in(p, f))
     numbers = p.pace.number.tolist()

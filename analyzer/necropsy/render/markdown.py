@@ -35,7 +35,7 @@ def render(report: Report, view: View) -> str:
         page.block("The cause is not in these inputs; what they show follows from it.")
         page.finding(plan.lead)
     elif not plan.stories:
-        page.block(f"**No failure found** in {prose(words.sources(report, view.base))}.")
+        page.block(f"**{words.nothing(report)}** in {prose(words.sources(report, view.base))}.")
         for row in plan.unknown:
             page.block(prose(words.unknown(row, view.base)))
     for summary in steps.across(report.steps):

@@ -231,7 +231,7 @@ def _short_place(sheet: Sheet, where: Place) -> str:
 
 def _nothing_found(sheet: Sheet, report: Report, plan: outline.Outline) -> None:
     rest = " Nothing above a note was found." if plan.notes else ""
-    sheet.para(("No failure found", "head"), f" in {words.sources(report, sheet.view.base)}.{rest}")
+    sheet.para((words.nothing(report), "head"), f" in {words.sources(report, sheet.view.base)}.{rest}")
     for row in plan.unknown:
         sheet.para(words.unknown(row, sheet.view.base))
     if plan.incomplete:

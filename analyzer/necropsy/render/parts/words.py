@@ -192,3 +192,8 @@ def tally(findings: Sequence[Finding]) -> str:
     for f in sorted(findings, key=lambda f: -f.severity):
         counts[f.severity.label] = counts.get(f.severity.label, 0) + 1
     return ", ".join(f"{n:,} fatal" if label == "fatal" else plural(n, label) for label, n in counts.items())
+
+
+def nothing(report: Report) -> str:
+    """What to say where no rule spoke: a trace is of a run that went on, and slow at worst."""
+    return "No problem found" if report.steps else "No failure found"
