@@ -15,6 +15,7 @@ import necropsy
 from necropsy.config import Config
 from necropsy.correlate import correlate
 from necropsy.correlate.outlived import outlived
+from necropsy.correlate.statements import with_statements
 from necropsy.evidence import Evidence
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.clocks import Clocks
@@ -113,6 +114,7 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
             report.not_evaluated.append(NotEvaluated(rule.code, fault, "a report of this fault to Necropsy"))
     general = frozenset(r.code for r in all_rules() if r.general)
     found = correlate(found, general, loaded.evidence.get(Clocks).starts())
+    found = with_statements(found, loaded.evidence.get(Sources).tree)
     report.findings = outlived(found, loaded.evidence.get(Activity))
     report.runs = runs(loaded.evidence, report.findings)
     report.steps = stepping(loaded.evidence, report.findings)

@@ -48,6 +48,16 @@ class Role(StrEnum):
     SYMPTOM = "symptom"
 
 
+class Rests:
+    """What a place rests on beyond its words, for passes that can say more; equal to any other, and not in reports."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rests)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class Place(Struct, frozen=True):
     """A place in the user's program.
 
@@ -63,6 +73,7 @@ class Place(Struct, frozen=True):
     text: str = ""
     exactness: str = "line"
     how: str = "traceback"
+    rests: Rests = Rests()
 
 
 class Related(Struct, frozen=True):

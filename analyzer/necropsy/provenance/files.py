@@ -65,6 +65,29 @@ class SourceTree:
         first = max(1, place.line - before)
         return [(n, lines[n - 1]) for n in range(first, min(len(lines), place.line + after) + 1)]
 
+    def candidates(self, file: str) -> list[Path]:
+        """Local files that may stand for `file`, for callers who can tell by their content: the most alike paths."""
+        if file.startswith("<"):
+            return []
+        parts = file.replace("\\", "/").split("/")
+        own = Path(file)
+        if own.is_absolute() and own.is_file():
+            return [own]
+        alike = {c: _common(c, parts) for c in self._names().get(parts[-1], [])}
+        return [c for c, common in alike.items() if common == max(alike.values())]
+
+    def text(self, path: Path) -> str:
+        """A source as it is, line ends included; "" for what cannot be read."""
+        try:
+            data = path.read_bytes() if path.stat().st_size <= MAX_SOURCE else b""
+        except OSError:
+            data = b""
+        return data.decode("utf-8", "replace")
+
+    def stands_for(self, file: str, path: Path) -> None:
+        """From now on `path` is the local file of `file`."""
+        self._resolved[file] = path
+
     # -- finding --------------------------------------------------------------
 
     def _find(self, file: str) -> Path | None:

@@ -72,7 +72,7 @@ def emptied(p: Profile) -> list[Site]:
     around = nearest(parent, wanted)
     above = np.where(parent >= 0, around[np.maximum(parent, 0)], -1)
     rows = np.flatnonzero(wanted & (above < 0))
-    sites = p.sites(r.user_frame[rows], rows, r.frames["end"][rows] - r.frames["start"][rows])
+    sites = p.sites(r.user_frame[rows], rows, r.frames["end"][rows] - r.frames["start"][rows], r.frames["start"][rows])
     # Capturing a CUDA graph empties the cache, too; that is torch's own doing, where users' frames are known at all.
     return [s for s in sites if s.place is not None] or ([] if len(np.flatnonzero(r.user_frame >= 0)) else sites)
 
@@ -85,7 +85,7 @@ def calls_at(p: Profile, found: Churn) -> list[Site]:
     """The user's functions that allocate, by time in the calls."""
     mask = np.zeros(len(p.rank.calls), np.bool_)
     mask[found.taken if len(found.taken) else found.given] = True
-    return p.call_sites(mask)
+    return [s.plain() for s in p.call_sites(mask)]
 
 
 def _versions(p: Profile, names: tuple[str, ...]) -> Mask:

@@ -62,7 +62,7 @@ def biased(p: Profile) -> Biased | None:
     mine &= w.op_named(lambda n: n in ("aten::add_", "aten::sum"))
     length = ops["end"][found] - ops["start"][found]
     return Biased(
-        p.sites(r.user_frame_of_ops(found), found, length), len(found), len(pairs) - len(found),
+        p.sites(r.user_frame_of_ops(found), found, length, r.times_of_ops(found)), len(found), len(pairs) - len(found),
         int(w.ns[mine].sum()), int(mine.sum()), len(np.unique(p.steps.of(ops["start"][found]))),
     )  # fmt: skip
 

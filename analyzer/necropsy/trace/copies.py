@@ -79,6 +79,7 @@ class CopyBook:
         self.pinned = r.matching(c, ("pinned",))
         self.exposed = self._exposed()
         self.frame = self._frames()
+        self.time = r.times_of_calls(self.call, self.op)
 
     def _exposed(self) -> Rows:
         """Each copy's part of the bucket `copies`; of copies at the same time the first to start has it."""
@@ -144,7 +145,7 @@ class CopyBook:
         """Copies grouped by the user's function, those that are exposed the longest first."""
         p, rows = self._p, np.flatnonzero(mask)
         found = []
-        for s in p.sites(self.frame[rows], rows, self.exposed[rows]):
+        for s in p.sites(self.frame[rows], rows, self.exposed[rows], self.time[rows]):
             mine = s.rows
             found.append(
                 CopySite(

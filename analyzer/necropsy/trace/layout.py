@@ -86,7 +86,7 @@ def repack_sites(p: Profile) -> list[Site]:
     rows, lengths = np.concatenate(ops), np.concatenate(ns)
     permuted = _permuted(p, rows)
     rows, lengths = rows[permuted], np.round(lengths[permuted] * sample.factor).astype(np.int64)
-    return p.sites(r.user_frame_of_ops(rows), rows, lengths) if len(rows) else []
+    return p.sites(r.user_frame_of_ops(rows), rows, lengths, r.times_of_ops(rows)) if len(rows) else []
 
 
 def _permuted(p: Profile, ops: Rows) -> Mask:

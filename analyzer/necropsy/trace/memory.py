@@ -110,7 +110,7 @@ def backward_sites(p: Profile) -> list[Site]:
     if not names:
         return []
     rows = np.flatnonzero(np.isin(r.frames["name"], np.array(names, np.int64)) & p.in_steps(r.frames["start"]))
-    return p.sites(r.user_frame[rows], rows, r.frames["end"][rows] - r.frames["start"][rows])
+    return p.sites(r.user_frame[rows], rows, r.frames["end"][rows] - r.frames["start"][rows], r.frames["start"][rows])
 
 
 def peak_site(p: Profile, curve: Curve) -> Site | None:

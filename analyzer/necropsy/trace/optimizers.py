@@ -62,7 +62,8 @@ def one_by_one(p: Profile, *, kernels: int, single: float) -> OneByOne | None:
     names = sorted({_class(r.named(columns, int(row))) for row in rows})
     return OneByOne(
         tuple(names), count, int(w.ns[inside].sum()), _idle(p, cover), steps,
-        p.sites(user, rows, columns["end"][rows] - columns["start"][rows]), any(n not in MULTI_TENSOR for n in names),
+        p.sites(user, rows, columns["end"][rows] - columns["start"][rows], columns["start"][rows]),
+        any(n not in MULTI_TENSOR for n in names),
     )  # fmt: skip
 
 

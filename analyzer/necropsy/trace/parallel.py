@@ -91,7 +91,7 @@ def cpu_exchange(p: Profile, least: int) -> OnCpu | None:
     r = p.rank
     idle = Cover.of(found.start[inside], found.end[inside]).minus(r.busy)
     ops = np.flatnonzero(r.where(r.ops, "c10d::") & p.in_steps(r.ops["start"]))
-    sites = p.sites(r.user_frame_of_ops(ops), ops, r.ops["end"][ops] - r.ops["start"][ops])
+    sites = p.sites(r.user_frame_of_ops(ops), ops, r.ops["end"][ops] - r.ops["start"][ops], r.times_of_ops(ops))
     place = next((s.place for s in sites if s.place is not None), None)
     backend = found.signatures[int(found.what[0])].group
     return OnCpu(backend, int(each.sum()), int(idle.within(p.steps.start, p.steps.end).sum()), place)
@@ -119,7 +119,7 @@ def barriers(p: Profile) -> Barriers | None:
     cover = Cover.of(start, end).union(Cover.of(r.frames["start"][frames], r.frames["end"][frames]))
     nothing = cover.minus(r.computing) if not p.cpu_only else cover
     steps = p.steps.of(start)
-    sites = p.sites(r.user_frame_of_ops(rows), rows, end - start)
+    sites = p.sites(r.user_frame_of_ops(rows), rows, end - start, r.times_of_ops(rows))
     place = next((s.place for s in sites if s.place is not None), None)
     waited = int(nothing.within(p.steps.start, p.steps.end).sum())
     return Barriers(len(rows), waited, len(np.unique(steps)) / len(p.steps), place)

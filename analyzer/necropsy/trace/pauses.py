@@ -88,7 +88,7 @@ def sites_in(p: Profile, cover: Cover, steps: Mask | None = None) -> list[Site]:
     start, end = cover.starts[inside], cover.ends[inside]
     frame = r.frame_at(np.full(len(start), r.main_thread, np.int32), start)
     user = np.where(frame >= 0, r.user_frame[np.maximum(frame, 0)] if len(r.frames) else -1, -1)
-    return p.sites(user, np.arange(len(start)), end - start)
+    return p.sites(user, np.arange(len(start)), end - start, start)
 
 
 def busiest(p: Profile, steps: Rows) -> Site | None:

@@ -13,13 +13,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from necropsy_parsers.records import Anchor, Origin
 from necropsy_parsers.trace.columns import Columns
 from necropsy_parsers.trace.model import Trace
 
-from necropsy.finding import Place
+from necropsy.finding import Place, Rests
 from necropsy.provenance.dynamo import plain_function
 from necropsy.trace.activity import HostActivity
 from necropsy.trace.nesting import NONE
@@ -39,6 +40,13 @@ WHOLE: Final = 0.5
 BEHIND: Final = 0.5
 
 
+class Moments(Rests):
+    """Moments (ns) inside calls of the user's functions (rows of frames) from which a place follows, with weights."""
+
+    def __init__(self, profile: Profile, frames: Rows, times: Rows, ns: Rows) -> None:
+        self.profile, self.frames, self.times, self.ns = profile, frames, times, ns
+
+
 class Site(Struct, frozen=True):
     """A user's function and what was seen in it: rows of some kind, their number and their nanoseconds.
 
@@ -53,6 +61,10 @@ class Site(Struct, frozen=True):
     def count(self) -> int:
         """Number of rows."""
         return len(self.rows)
+
+    def plain(self) -> Site:
+        """The site for a claim about the whole function, of which no statement is at fault."""
+        return Site(replace(self.place, rests=Rests()) if self.place is not None else None, self.rows, self.ns)
 
 
 class Profile:
@@ -219,11 +231,12 @@ class Profile:
         name = self.rank.frame_names[int(self.rank.frames["name"][frame])]
         return Place(name.file, name.line, None, plain_function(name.function), "", "function", how)
 
-    def sites(self, frames: Rows, rows: Rows, ns: Rows) -> list[Site]:
+    def sites(self, frames: Rows, rows: Rows, ns: Rows, times: Rows | None = None) -> list[Site]:
         """Rows grouped by the user's function, most nanoseconds first.
 
         `frames` are rows of the user's frames (-1: none), `rows` what to keep, `ns` the
-        weight; all of the same length.
+        weight, `times` when each was asked for inside its frame, from which its statement
+        can be told; all of the same length.
         """
         names = np.where(
             frames >= 0, self.rank.frames["name"][np.maximum(frames, 0)] if len(self.rank.frames) else 0, NONE
@@ -232,7 +245,10 @@ class Profile:
         for name in np.unique(names):
             mine = names == name
             first = int(frames[np.flatnonzero(mine)[0]])
-            found.append(Site(self.place(first), rows[mine], int(ns[mine].sum())))
+            place = self.place(first)
+            if place is not None and times is not None:
+                place = replace(place, rests=Moments(self, frames[mine], times[mine], ns[mine]))
+            found.append(Site(place, rows[mine], int(ns[mine].sum())))
         return sorted(found, key=lambda s: -s.ns)
 
     def work_sites(self, work: Columns, mask: Mask) -> list[Site]:
@@ -243,19 +259,20 @@ class Profile:
         lost = np.flatnonzero(frames < 0)
         if len(lost):
             frames[lost] = self.rank.user_frame_of_calls(self.rank.launch_of(part.take(lost)))
-        return self.sites(frames, rows, part["end"] - part["start"])
+        times = self.rank.times_of_calls(self.rank.launch_of(part), self.rank.op_of(part))
+        return self.sites(frames, rows, part["end"] - part["start"], times)
 
     def op_sites(self, mask: Mask) -> list[Site]:
         """Operators grouped by the user's function that called them."""
         rows = np.flatnonzero(mask)
         length = self.rank.ops["end"][rows] - self.rank.ops["start"][rows]
-        return self.sites(self.rank.user_frame_of_ops(rows), rows, length)
+        return self.sites(self.rank.user_frame_of_ops(rows), rows, length, self.rank.times_of_ops(rows))
 
     def call_sites(self, mask: Mask) -> list[Site]:
         """Calls of the runtime grouped by the user's function that led to them."""
         rows = np.flatnonzero(mask)
         length = self.rank.calls["end"][rows] - self.rank.calls["start"][rows]
-        return self.sites(self.rank.user_frame_of_calls(rows), rows, length)
+        return self.sites(self.rank.user_frame_of_calls(rows), rows, length, self.rank.times_of_calls(rows))
 
     def top_names(self, columns: Columns, rows: Rows, most: int = 3) -> list[str]:
         """The commonest names of rows, by time."""

@@ -270,6 +270,25 @@ class RankTrace:
             user[bare] = np.where(frame >= 0, self.user_frame[np.maximum(frame, 0)], NONE)
         return user
 
+    def times_of_ops(self, ops: Rows) -> Rows:
+        """When each operator (by row, -1 for none) was asked for: of the backward pass, when its forward one was."""
+        known = np.maximum(ops, 0)
+        if not len(self.ops):
+            return np.full(len(ops), NONE, np.int64)
+        forward = self.forward_of[known]
+        start = self.ops["start"][np.where(forward >= 0, forward, known)]
+        return np.where(ops >= 0, start, NONE)
+
+    def times_of_calls(self, calls: Rows, ops: Rows | None = None) -> Rows:
+        """When each call of the runtime (by row, -1 for none) was asked for; `ops` are the operators around them."""
+        known = np.maximum(calls, 0)
+        if ops is None:
+            ops = np.where(calls >= 0, self.op_of_call[known], NONE) if len(self.calls) else calls
+        times = self.times_of_ops(ops)
+        bare = np.flatnonzero((times < 0) & (calls >= 0))
+        times[bare] = self.calls["start"][known[bare]]
+        return times
+
     @cached_property
     def main_thread(self) -> int:
         """The thread of the step annotations, else of most Python frames, else of most operators."""

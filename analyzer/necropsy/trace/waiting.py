@@ -117,7 +117,8 @@ def sites(p: Profile, kinds: tuple[int, ...], owner: int = USER) -> list[WaitSit
     w = waits_of(p)
     mine = np.flatnonzero(np.isin(w.kind, kinds) & (w.owner == owner))
     found = []
-    for s in p.sites(_frames(p, w.rows[mine], owner), mine, w.idle[mine]):
+    times = p.rank.calls["start"][w.rows[mine]] if owner == ENGINE else p.rank.times_of_calls(w.rows[mine])
+    for s in p.sites(_frames(p, w.rows[mine], owner), mine, w.idle[mine], times):
         step = p.steps.of(p.rank.calls["start"][w.rows[s.rows]])
         blocked = int((w.end - w.begin)[s.rows].sum())
         names, counts = np.unique(w.kind[s.rows], return_counts=True)

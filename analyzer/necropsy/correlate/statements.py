@@ -1,0 +1,133 @@
+"""Functions that traces name become statements, where the source of the run is at hand and leaves no choice.
+
+A finding of a trace rests on moments inside calls of a function. All events of such a call are
+laid over the function's source; if each moment can be of one line only, that line is the
+place. The file counts only if every function of it that the trace saw still begins where
+the trace says, and the call only if its events fit the source to the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from necropsy.finding import MAX_PLACES, Confidence, Finding, Place, Rests
+from necropsy.provenance.files import SourceTree
+
+if TYPE_CHECKING:
+    from necropsy.provenance.statements.functions import Module
+    from necropsy.trace.profile import Moments, Profile
+
+EXACT: Final = "source read against the trace"
+CHOICE: Final = "source read against the trace: one of these"
+CALLS: Final = 16  # calls of a function that are looked at for one finding, evenly spread
+PLAIN: Final = Rests()
+
+
+def with_statements(found: Iterable[Finding], tree: SourceTree) -> list[Finding]:
+    """The findings; those of traces with lines where the sources tell them."""
+    resolver: Resolver | None = None
+    out = []
+    for f in found:
+        if any(p.exactness == "function" and type(p.rests) is not Rests for p in f.code):
+            resolver = resolver or Resolver(tree)
+            f = resolver.resolved(f)
+        out.append(f)
+    return out
+
+
+class Resolver:
+    """Reads each source once, and each trace's calls once."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self._tree = tree
+        self._files: dict[tuple[int, str], Module | None] = {}
+
+    def resolved(self, f: Finding) -> Finding:
+        """A finding with the lines of its places; the first place decides how sure it is."""
+        places: list[Place] = []
+        for place in f.code:
+            lines = self._lines(place)
+            # Of further functions only what is one line is told; what else they do is not the claim.
+            places += lines if place is f.code[0] or len(lines) == 1 else [replace(place, rests=PLAIN)]
+        code = tuple(dict.fromkeys(places))[:MAX_PLACES]
+        sure = f.confidence
+        if code[0].how == EXACT and sure is Confidence.CERTAIN:
+            sure = Confidence.LIKELY
+        return replace(f, code=code, confidence=sure)
+
+    def _lines(self, place: Place) -> list[Place]:
+        from necropsy.trace.profile import Moments
+
+        rests = place.rests
+        bare = replace(place, rests=PLAIN)
+        if place.exactness != "function" or not isinstance(rests, Moments):
+            return [bare]
+        told = self._told(place.file, rests)
+        lines = Counter({choice[0]: n for choice, n in told.items() if len(choice) == 1})
+        open_ = sorted({line for choice in told if len(choice) > 1 for line in choice})
+        if not told or () in told or len({*lines, *open_}) >= MAX_PLACES:
+            return [bare]
+        if open_:
+            return [bare, *(replace(bare, line=n, how=CHOICE) for n in sorted({*lines, *open_}))]
+        return [replace(bare, line=n, exactness="line", how=EXACT) for n, _ in lines.most_common()]
+
+    def _told(self, file: str, m: Moments) -> Counter[tuple[int, ...]]:
+        """The lines that each moment can be of -> its weight; () where the source says nothing."""
+        from necropsy.provenance.statements.sequence import Laid
+        from necropsy.trace.statements import call_of, insides
+
+        module = self._module(m.profile, file)
+        told: Counter[tuple[int, ...]] = Counter()
+        if module is None:
+            return told
+        inside = insides(m.profile)
+        calls = sorted(set(m.frames.tolist()))
+        for call in calls[:: -(-len(calls) // CALLS)]:
+            seen, ended = call_of(m.profile, call)
+            graph = module.graph(seen)
+            events, starts, ends = inside.of(call)
+            if graph is None or not events:
+                return Counter()
+            begin = None if seen.entered else seen.line
+            nodes = Laid(graph, events).sites_of(events, begin, whole=ended and seen.entered)
+            if not nodes:
+                return Counter()
+            mine = m.frames == call
+            for time, ns in zip(m.times[mine].tolist(), m.ns[mine].tolist(), strict=True):
+                at = int(starts.searchsorted(time, "right")) - 1
+                hit = nodes[at] if at >= 0 and ends[at] >= time else []
+                sites = [graph.sites[n] for n in hit]
+                told[tuple(sorted({s.line for s in sites if s is not None}))] += int(ns) + 1
+        return told
+
+    def _module(self, p: Profile, file: str) -> Module | None:
+        """The source of a file, if it is here, is the only one, and is what ran."""
+        key = (id(p), file)
+        if key not in self._files:
+            self._files[key] = self._read(p, file)
+        return self._files[key]
+
+    def _read(self, p: Profile, file: str) -> Module | None:
+        from necropsy.provenance.statements.functions import Module
+        from necropsy.trace.statements import functions_of
+
+        seen = functions_of(p).get(file, set())
+        fitting: dict[str, tuple[Path, Module]] = {}
+        for path in self._tree.candidates(file):
+            text = self._tree.text(path)
+            try:
+                module = Module(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+            if seen and module.explains(seen):
+                fitting.setdefault(text, (path, module))
+        if len(fitting) != 1:
+            return None
+        path, module = next(iter(fitting.values()))
+        self._tree.stands_for(file, path)
+        return module
