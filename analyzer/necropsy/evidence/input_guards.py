@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from necropsy_parsers.messages.input_guard import InputGuard
+from necropsy_parsers.tallies.input_guards import InputGuard
 
 from necropsy.evidence._records import COMMON, RecordTable
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from necropsy_parsers.grammars.guard import Guard, shown
 from necropsy_parsers.grammars.symbolic import asked
-from necropsy_parsers.messages.input_guard import InputGuard
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.symbolic_shape import SymbolicShape
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
+from necropsy_parsers.tallies.input_guards import InputGuard
 from necropsy_parsers.text.guard_failure import GuardFailure
 
 from necropsy.evidence._twice import STREAM

@@ -1,9 +1,11 @@
 """Tallies: what is said so often that it is counted over whole chunks of text, not read line by line.
 
-A tally module offers `NAME`, `TITLE`, `LITERAL` (bytes that each of its lines holds) and a
-class `Tally(name, first_seq)` with `feed(chunk, start, line)`, called with each chunk that
-holds the literal, its byte offset and the number of lines before it, and `records()`,
-called once at the end. Discovery walks this folder; adding a tally edits no list.
+A tally module offers `NAME`, `TITLE`, `LITERAL` (bytes that each of its lines holds; or
+`LITERALS`, one of which it holds) and a class `Tally(name, first_seq)` with `feed(chunk, start, line)`, called with
+each chunk that holds one of them, its byte offset and the number of lines before it, and
+`records()`, called once at the end. Chunks that hold one of `ALSO` are given to it once it
+has begun. With `ASKS = True` a `Whose` is its third argument. Discovery walks this folder;
+adding a tally edits no list.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from necropsy_parsers.records import Record
+from necropsy_parsers.records import Origin, Record
 from necropsy_parsers.torch_artifacts import Reads
+
+Whose = Callable[[bytes, int], tuple[str, Origin, int]]  # a line and its offset: its text, its origin, its attempt
 
 
 class Tally(Protocol):
@@ -36,8 +40,10 @@ class TallyKind(Struct, frozen=True):
     name: str
     title: str
     doc: str
-    literal: bytes
-    make: Callable[[str, int], Tally]
+    literals: tuple[bytes, ...]
+    make: Callable[..., Tally]
+    also: tuple[bytes, ...] = ()
+    asks: bool = False
     reads: tuple[Reads, ...] = ()
 
 
@@ -47,5 +53,15 @@ def all_tallies() -> tuple[TallyKind, ...]:
     found = []
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         m = importlib.import_module(info.name)
-        found.append(TallyKind(m.NAME, m.TITLE, m.__doc__ or "", m.LITERAL, m.Tally, getattr(m, "READS", ())))
+        literals = getattr(m, "LITERALS", ()) or (m.LITERAL,)
+        also, asks, reads = getattr(m, "ALSO", ()), getattr(m, "ASKS", False), getattr(m, "READS", ())
+        found.append(TallyKind(m.NAME, m.TITLE, m.__doc__ or "", literals, m.Tally, also, asks, reads))
     return tuple(found)
+
+
+def places(chunk: bytes, literal: bytes) -> Iterator[int]:
+    """Where `literal` stands: three times as fast as a pattern that begins with it."""
+    position = chunk.find(literal)
+    while position >= 0:
+        yield position
+        position = chunk.find(literal, position + len(literal))

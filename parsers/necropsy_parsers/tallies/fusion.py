@@ -20,12 +20,14 @@ from typing import Final
 from msgspec import Struct, field
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.tallies import places
 from necropsy_parsers.text.torch_head import frames_at, origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "fusion"
 TITLE: Final = "Inductor's fusion log"
-LITERAL: Final = b"__fusion"
+_FUSION: Final = b"__fusion"
+LITERALS: Final = (_FUSION,)
 READS: Final = (
     Reads("fusion", "2.2", "refusals with reason, pairs fused, graphs; stacks where candidates are listed"),
 )
@@ -116,7 +118,7 @@ class Tally:
         """Count the lines of a chunk."""
         self._counted = (0, line)
         if self._refused < ONE_BY_ONE:
-            for m in _LINE.finditer(chunk):
+            for m in filter(None, (_LINE.match(chunk, position) for position in places(chunk, _FUSION))):
                 if m.lastgroup == "reason":
                     self._refuse(chunk, m, start)
                 elif m.lastgroup == "fused":
@@ -220,7 +222,7 @@ class Tally:
 
 def _same_writer(text: bytes, position: int, head: bytes) -> bool:
     begin = text.rfind(b"\n", 0, position) + 1
-    mark = text.find(LITERAL, begin, position)
+    mark = text.find(_FUSION, begin, position)
     return mark >= 0 and _writer(origin_of(text[begin:mark], NAME)) == _writer(origin_of(head, NAME))
 
 

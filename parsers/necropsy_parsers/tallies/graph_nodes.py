@@ -15,14 +15,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.tallies import places
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "graph_nodes"
 TITLE: Final = "Graphs after Inductor's passes"
-LITERAL: Final = b"__post_grad_graphs"
+_GRAPH: Final = b"__post_grad_graphs"
+_ORIGINS: Final = b"'origins="
+LITERALS: Final = (_GRAPH,)
+ALSO: Final = (_ORIGINS,)
 READS: Final = (Reads("post_grad_graphs", "2.2", "the line of the program of each node, for refused fusions"),)
 MAX_NODES: Final = 20_000  # kept an input
+PATIENCE: Final = 16 << 20  # bytes from the first graph on after which no scheduler will ask for its nodes any more
 _ANSI: Final = rb"(?:\x1b\[[\d;]*m)*"
 _LINE: Final = re.compile(
     rb"__post_grad_graphs(?:\]|: \[\w+\]) " + _ANSI + rb" *" + _ANSI + rb"(?:(?P<begin>TRACED GRAPH)"
@@ -43,7 +48,11 @@ class GraphNode(Record, frozen=True):
 
 
 class Tally:
-    """Keeps the line of each node; of a graph that is printed again nothing new."""
+    """Keeps the line of each node; of a graph that is printed again nothing new.
+
+    Only the scheduler of 2.5 to 2.8 names nodes, right behind each graph: chunks wait until it does so, and where it
+    does not they are dropped.
+    """
 
     def __init__(self, name: str, first_seq: int) -> None:
         self._name = name
@@ -52,13 +61,30 @@ class Tally:
         self._last: dict[tuple[object, ...], Frame | None] = {}
         self._frames: dict[tuple[object, ...], Frame | None] = {}
         self._order: dict[tuple[object, ...], int] = {}
+        self._waiting: list[tuple[bytes, int, int]] | None = []  # None once a scheduler has asked
+        self._first = -1  # where the first graph stands
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the nodes of a chunk."""
+        if self._waiting is None:
+            self._read(chunk, start, line)
+            return
+        if self._first < 0:
+            self._first = start
+        if start - self._first > PATIENCE:
+            self._waiting.clear()
+            return
+        self._waiting.append((chunk, start, line))
+        if _ORIGINS in chunk:
+            waiting, self._waiting = self._waiting, None
+            for held in waiting:
+                self._read(*held)
+
+    def _read(self, chunk: bytes, start: int, line: int) -> None:
         if len(self._nodes) >= MAX_NODES:
             return
         counted = (0, line)
-        for m in _LINE.finditer(chunk):
+        for m in filter(None, (_LINE.match(chunk, position) for position in places(chunk, _GRAPH))):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             origin = origin_of(chunk[begin : m.start()], "post_grad_graphs")
             who = (origin.rank, origin.pid, origin.compile_id)

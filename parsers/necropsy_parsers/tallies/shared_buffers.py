@@ -23,13 +23,14 @@ from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "shared_buffers"
 TITLE: Final = "Operations that share a buffer and were not fused"
-LITERAL: Final = b"_fusion"
+_IR: Final = b"__ir_pre_fusion"
+LITERALS: Final = (_IR,)
+ALSO: Final = (b"__fusion",)
 READS: Final = (
     Reads("ir_pre_fusion", "2.7", "what operations read and write, for refusals of those that share a buffer"),
 )
 MAX_PAIRS: Final = 1_000
 MAX_OPERATIONS: Final = 20_000
-_IR: Final = b"__ir_pre_fusion"
 _LINE: Final = re.compile(
     rb"__ir_pre_fusion\] (?:(?P<before>BEFORE FUSION)|(?P<op>op\w+)\.(?P<what>\w+) = ?)"
     rb"|(?P<dep>MemoryDep\('(?P<buffer>\w+)', [^\n{]{1,600}?, \{[^}\n]*\}[^)\n]*\))"
@@ -95,9 +96,6 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the operations and refusals of a chunk."""
-        if _IR not in chunk and not self._graphs:
-            self._before = chunk
-            return
         counted = (0, line)
         for m in _LINE.finditer(chunk):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1

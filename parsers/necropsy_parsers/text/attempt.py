@@ -8,6 +8,7 @@ requeue) still belongs to it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import Final
 
 # torch/distributed/elastic/agent/server/api.py: the node whose worker failed says the first, all others the second;
@@ -45,7 +46,8 @@ class AttemptCounter:
     """
 
     def __init__(self, first: int = 0) -> None:
-        self.current = first
+        self.current = self._first = first
+        self._turns: list[int] = []  # where each further attempt began
         self._lines = 0
         self._pending = False
         self._restarting = 0  # line of the announcement of the restart that is under way
@@ -54,8 +56,18 @@ class AttemptCounter:
         self._said_at = 0
         self._calm = True  # nothing failed since the last announcement
 
-    def see(self, text: str) -> None:
-        """Look at a line."""
+    def see(self, text: str, position: int = 0) -> None:
+        """Look at a line, and keep where it stands if it begins an attempt."""
+        before = self.current
+        self._see(text)
+        if self.current != before:
+            self._turns.append(position)
+
+    def at(self, position: int) -> int:
+        """The number of the attempt that a line at a position belongs to."""
+        return self._first + bisect_right(self._turns, position)
+
+    def _see(self, text: str) -> None:
         self.current += self._pending
         self._pending = False
         self._lines += 1

@@ -62,7 +62,7 @@ class LogReader:
         self._now: Stamp | None = None
         self._last_unnamed = UNKNOWN
         self._shapes: dict[tuple[str, str], int] = {}
-        self._tallies = Tallies(name, first_seq)
+        self._tallies = Tallies(name, first_seq, self._whose)
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
@@ -133,6 +133,11 @@ class LogReader:
             )
         return Peeled(peeled.text, origin, peeled.key, peeled.headed)
 
+    def _whose(self, line: bytes, start: int) -> tuple[str, Origin, int]:
+        """The text, origin and attempt of a line, for tallies."""
+        peeled = self._placed(self._peeler.peel(pieces(line)[-1]))
+        return peeled.text, peeled.origin, self._attempts.at(start)
+
     def _unnamed(self, rank: int | None, time: Stamp | None) -> Origin:
         """The origin of a line that tells nothing itself: the same for all until the next clock."""
         if self._last_unnamed.time is not time or self._last_unnamed.rank != rank:
@@ -166,21 +171,12 @@ class LogReader:
         key = ANYBODY if self._defaults.rank is None else ""
         yield TextRun(anchor, gap.lines, gap.lines, 0, key, last[-1].text.strip()[:200], **common)
         for peeled in last[:-1]:
-            yield TextRun(
-                anchor,
-                0,
-                0,
-                0,
-                key,
-                peeled.text.strip()[:200],
-                origin=peeled.origin,
-                seq=common["seq"],
-                attempt=common["attempt"],
-            )
+            own: Common = {**common, "origin": peeled.origin}
+            yield TextRun(anchor, 0, 0, 0, key, peeled.text.strip()[:200], **own)
 
     def _line(self, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
         if not of_compiler(peeled.origin):
-            self._attempts.see(peeled.text)
+            self._attempts.see(peeled.text, raw.start)
         key = self._writer_key(peeled)
         writer = self._writers.get(key)
         if writer is None:

@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from necropsy_parsers.records import Record
-from necropsy_parsers.tallies import Tally, all_tallies
+from necropsy_parsers.tallies import Tally, Whose, all_tallies
 
 
 class Tallies:
     """The tallies of the input `name`; each is made when its first line is seen."""
 
-    def __init__(self, name: str, first_seq: int) -> None:
+    def __init__(self, name: str, first_seq: int, whose: Whose) -> None:
         self._name = name
         self._seq = first_seq
+        self._whose = whose
         self._running: dict[str, Tally] = {}
-        self.literals = tuple(sorted({kind.literal for kind in all_tallies()}))  # what to look for in a chunk
+        # What to look for in a chunk.
+        self.literals = tuple(sorted({x for kind in all_tallies() for x in (*kind.literals, *kind.also)}))
 
     def feed(self, chunk: bytes, start: int, lines: int, seen: Container[bytes]) -> None:
         """Count what stands in a chunk at byte `start` behind `lines` lines, which holds the literals in `seen`."""
         for kind in all_tallies():
-            if kind.literal in seen:
-                if kind.name not in self._running:
-                    self._running[kind.name] = kind.make(self._name, self._seq)
-                self._running[kind.name].feed(chunk, start, lines)
+            tally = self._running.get(kind.name)
+            if any(x in seen for x in (kind.literals if tally is None else (*kind.literals, *kind.also))):
+                if tally is None:
+                    asked = (self._whose,) if kind.asks else ()
+                    tally = self._running[kind.name] = kind.make(self._name, self._seq, *asked)
+                tally.feed(chunk, start, lines)
 
     def records(self) -> Iterator[Record]:
         """What was counted."""

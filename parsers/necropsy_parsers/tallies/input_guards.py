@@ -1,0 +1,88 @@
+"""Guards on tensors that enter a compiled function: which line of the program used them first.
+
+| | +- TENSOR_MATCH: check_tensor(L['ids'], Tensor, DispatchKeySet(CPU, ...), torch.int64, device=None, size=[4,
+48], stride=[48, 1])  # b, t = ids.shape  # ome/trainer/lm.py:13 in forward                     (2.4 and later)
+hasattr(L['ids'], '_dynamo_dynamic_indices') == False         # b, t = ids.shape  # lm.py:13 in forward   (2.1 to 2.3)
+
+`TORCH_LOGS=guards`. When such a guard fails, its reason names no line (it is made in C++,
+torch/csrc/dynamo/guards.cpp); only this list does. Guards on parameters and buffers of modules are passed over: those
+do not change their size. A list is hundreds of lines, of which a few are of interest: hence a tally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from necropsy_parsers.patterns import lazily
+from necropsy_parsers.records import Anchor, Frame, Record
+from necropsy_parsers.tallies import Whose, places
+from necropsy_parsers.text.guard_failure import failure
+from necropsy_parsers.torch_artifacts import Reads
+
+NAME: Final = "input_guards"
+TITLE: Final = "Guards on tensors that enter a compiled function"
+_TENSOR: Final = b"TENSOR_MATCH: check_tensor("
+_OLDER: Final = b"'_dynamo_dynamic_indices') == False  "
+LITERALS: Final = (_TENSOR, _OLDER)
+ASKS: Final = True
+READS: Final = (Reads("guards", "2.1", "tensors that enter a compiled function, and the line that used them first"),)
+MAX_GUARDS: Final = 20_000  # kept an input; further ones are passed over
+_LIST: Final = b"__guards"
+_HEAD_WITHIN: Final = 300  # bytes of a line in which that stands
+_LONGEST: Final = 16 * 1024  # bytes of a line that are kept
+_STATE: Final = (b"._parameters[", b"._buffers[")
+_GUARD: Final = lazily(
+    r"(?:^[| ]*\+- TENSOR_MATCH: check_tensor\((?P<tensor>[^\n]+?), (?=\w*Tensor\b|Parameter\b|[\w.]+, Dispatch)"
+    r"|^ *hasattr\((?P<older>[^\n]+?), '_dynamo_dynamic_indices'\) == False +(?=#))"
+)
+
+
+class InputGuard(Record, frozen=True):
+    """A tensor that enters a compiled function as `source`; `frame` is the line that used it first, path shortened."""
+
+    source: str
+    frame: Frame
+
+
+class Tally:
+    """Keeps the lines as they are; what they say is read at the end."""
+
+    def __init__(self, name: str, first_seq: int, whose: Whose) -> None:
+        self._name = name
+        self._seq = first_seq
+        self._whose = whose
+        self._lines: list[tuple[int, int, bytes]] = []  # offset, number, text
+
+    def feed(self, chunk: bytes, start: int, line: int) -> None:
+        """Keep the lines of a chunk."""
+        counted = (0, line)
+        # Of 2.4 and later the older words stand in each tree, too, and tell nothing more.
+        newer = _TENSOR in chunk
+        for position in places(chunk, _TENSOR if newer else _OLDER):
+            if len(self._lines) >= MAX_GUARDS:
+                return
+            begin = chunk.rfind(b"\n", 0, position) + 1
+            end = chunk.find(b"\n", position)
+            end = len(chunk) if end < 0 else end
+            first = chunk.find(b", ", position, end) if newer else position
+            if any(chunk.find(part, begin, first) >= 0 for part in _STATE):
+                continue
+            if chunk.find(_LIST, begin, min(position, begin + _HEAD_WITHIN)) < 0:
+                continue
+            counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
+            self._lines.append((start + begin, counted[1] + 1, chunk[begin : min(end, begin + _LONGEST)]))
+
+    def records(self) -> Iterator[Record]:
+        """One record a line that names the place."""
+        for start, number, line in self._lines:
+            text, origin, attempt = self._whose(line, start)
+            m = _GUARD.match(text)
+            if m is None:
+                continue
+            source = m["tensor"] or m["older"]
+            found = failure(text[m.end() :] if m["tensor"] else f"{source} {text[m.end() :]}")
+            if found is not None and found.comment is not None:
+                anchor = Anchor(self._name, start, start + len(line), number, text.strip()[:400])
+                seq = self._seq + start
+                yield InputGuard(anchor, source, found.comment, origin=origin, seq=seq, attempt=attempt)
