@@ -7,7 +7,8 @@
 
 Written by torch/_inductor/debug.py, one folder a graph (2.1 to 2.13): fx_graph_runnable.py, fx_graph_readable.py,
 fx_graph_transformed.py, ir_pre_fusion.txt, ir_post_fusion.txt, output_code.py, and since 2.7 node mappings as JSON.
-They are counted, never run. The debug.log files beside them are logs and read as such.
+They are counted, never run. Code and graphs are read for the lines of kernels (`necropsy_parsers.inductor`). The
+debug.log files beside them are logs and read as such.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from necropsy_parsers.inductor.code import read_code
+from necropsy_parsers.inductor.graph import read_graph
+from necropsy_parsers.inductor.records import GeneratedCode, GraphLines, KernelNodes
+from necropsy_parsers.inductor.stacks import read_mappings
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor, Frame, Record
 
@@ -51,6 +56,7 @@ _KERNEL: Final = re.compile(r"^(?P<name>\w+) = async_compile\.(?P<kind>\w+)\(", 
 _EXTERN: Final = re.compile(r"\b(?:extern_kernels\.(?P<kernel>\w+)|torch\.ops\.(?P<op>\w+\.\w+\.\w+))\(")
 _TORCH: Final = re.compile(r"^# torch version: (?P<version>\S+)", re.MULTILINE)
 _GRAPH: Final = re.compile(r"(?P<graph>[^/\\!]+)[/\\][^/\\!]+$")
+_WAY: Final = re.compile(r"_(?P<way>forward|backward|inference)_[\d.]+$")
 _MAPPINGS: Final = (b'"preToPost"', b'"postToPre"', b'"cppCodeToPost"', b'"postToCppCode"')
 _KINDS: Final = {
     "ir_pre_fusion": "IR before fusion",
@@ -107,7 +113,7 @@ def _kind(head: bytes, name: str) -> str:
 
 
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
-    """One record: what the file counts."""
+    """What the file counts, and what it tells of kernels and nodes."""
     data = b""
     for chunk in source.chunks():
         data += chunk
@@ -134,6 +140,24 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
         tuple(sorted({m["device"] for m in _DEVICE.finditer(text)})) if kind.startswith("ir_") else (),
         seq=seq,
     )
+    yield from _kernels(kind, text, anchor, seq)
+
+
+def _kernels(kind: str, text: str, anchor: Anchor, seq: int) -> Iterator[Record]:
+    """What the file says of its graph's kernels and of the lines of nodes. The folder says what the graph computes."""
+    folder = anchor.input.replace("\\", "/").rpartition("/")[0]
+    if kind == "output_code":
+        code = read_code(text.encode())
+        if code.calls:
+            yield GeneratedCode(anchor, folder, code.graph, code.direction, tuple(code.calls), seq=seq)
+    elif kind == "node_mappings":
+        if mapped := read_mappings(text):
+            yield KernelNodes(anchor, folder, mapped, seq=seq)
+    elif kind in ("fx_graph_readable", "fx_graph_transformed"):
+        way = _WAY.search(folder)
+        stage = "after" if kind == "fx_graph_transformed" else way["way"] if way else "inference"
+        if nodes := read_graph(text.encode()).nodes:
+            yield GraphLines(anchor, folder, stage, tuple(nodes), seq=seq)
 
 
 def _nodes(text: str) -> tuple[int, int, int]:

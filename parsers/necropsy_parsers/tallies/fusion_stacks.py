@@ -1,0 +1,83 @@
+"""Candidates of Inductor's scheduler with the nodes of the graph that they compute and the lines of those.
+
+[0/0] [__fusion]   SchedulerNode(name='op3'), Pointwise(['[512]', 'origins=OrderedSet([sin, mul])', 'stack_traces = {',
+'  File "/home/trainer/net.py", line 35, in forward', '    x = torch.sin(y) * 2', '', '}'])
+
+`TORCH_LOGS=fusion` since torch 2.9 (torch/_inductor/ir.py, `common_repr`). A stack ends in the line; which of several
+nodes has which of several stacks is not told. Where a log holds generated code, but no graphs, these are the lines of
+its kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from necropsy_parsers.inductor.records import NodeStacks
+from necropsy_parsers.records import Anchor, Frame, Record
+from necropsy_parsers.text.torch_head import origin_of
+from necropsy_parsers.torch_artifacts import Reads
+
+NAME: Final = "fusion_stacks"
+TITLE: Final = "Lines of scheduler nodes"
+LITERAL: Final = b"stack_traces = {"
+READS: Final = (Reads("fusion", "2.9", "lines of the nodes that candidates compute, for kernels"),)
+MAX_NODES: Final = 20_000  # kept an input
+_NODE: Final = re.compile(
+    rb"__fusion\] +SchedulerNode\(name='(?P<name>\w+)'\)[^\n]{0,2000}?"
+    rb"'origins=(?:OrderedSet\(\[|\{)(?P<origins>[^\]}\n]+)(?P<rest>[^\n]*)"
+)
+_FRAME: Final = re.compile(
+    rb"File \\*\"(?P<file>[^\"\\\n]+)\\*\", line (?P<line>\d{1,9}), in (?P<function>[\w<>]+)"
+    rb"\\*['\"], \\*['\"] *(?P<text>[^\n]{0,200}?)\\*['\"], "
+)
+
+
+class Tally:
+    """Keeps each node once; the rounds of fusion list it again and again."""
+
+    def __init__(self, name: str, first_seq: int) -> None:
+        self._name = name
+        self._seq = first_seq
+        self._nodes: list[NodeStacks] = []
+        self._last: dict[tuple[object, ...], bytes] = {}
+
+    def feed(self, chunk: bytes, start: int, line: int) -> None:
+        """Take the nodes of a chunk."""
+        counted = (0, line)
+        for m in _NODE.finditer(chunk):
+            if len(self._nodes) >= MAX_NODES:
+                return
+            begin = chunk.rfind(b"\n", 0, m.start()) + 1
+            origin = origin_of(chunk[begin : m.start()], "fusion")
+            who = (origin.rank, origin.pid, origin.compile_id, m["name"])
+            if self._last.get(who) == m["origins"]:
+                continue
+            self._last[who] = m["origins"]
+            frames = _innermost(m["rest"])
+            if not frames:
+                continue
+            counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
+            anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, "")
+            origins = tuple(p.strip() for p in m["origins"].decode("utf-8", "replace").split(","))
+            self._nodes.append(
+                NodeStacks(anchor, self._name, origins, frames, origin=origin, seq=self._seq + anchor.start)
+            )
+
+    def records(self) -> Iterator[Record]:
+        """One record a node."""
+        yield from self._nodes
+
+
+def _innermost(text: bytes) -> tuple[Frame, ...]:
+    """The last frame of each stack."""
+    found: dict[Frame, None] = {}
+    for stack in text.split(LITERAL)[1:]:
+        frames = list(_FRAME.finditer(stack))
+        if frames:
+            part = {k: v.decode("utf-8", "replace") for k, v in frames[-1].groupdict().items()}
+            found[
+                Frame(part["file"], int(part["line"]), part["function"], part["text"].replace("\\'", "'").strip())
+            ] = None
+    return tuple(found)
