@@ -282,6 +282,13 @@ def test_spilled_columns_give_what_kept_ones_give(tmp_path: Path, monkeypatch: p
         assert array.tolist() == spilled.kinds["kernel"][name].tolist()
 
 
+@pytest.mark.parametrize("deep", ["[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000])
+def test_nesting_without_end(deep: str, tmp_path: Path) -> None:
+    trace, issues = read(document(kernel(0), kernel(1, more=f', "blocks": {deep}'), kernel(2)), tmp_path)
+    assert {"k0", "k2"} <= set(kernels(trace))
+    assert issues
+
+
 @pytest.mark.parametrize(
     ("name", "rank"),
     [

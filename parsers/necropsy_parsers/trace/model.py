@@ -83,5 +83,5 @@ class Trace(Record, frozen=True, eq=False, weakref=True):
 
         try:
             return msgspec.json.decode(self.texts[index]) if index > 0 else None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None

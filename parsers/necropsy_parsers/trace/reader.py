@@ -22,6 +22,7 @@ from necropsy_parsers.trace.pieces import BOUNDARY, Pieces, events_in
 from necropsy_parsers.trace.repair import event_of, repaired
 
 _TAIL_TRIES: Final = 64
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _SPLIT_MAX: Final = 3  # pieces of one event whose strings look like boundaries
 _LEGACY_PIDS: Final = {"CPU functions": kinds.OP, "CUDA functions": kinds.KERNEL}  # torch 1.7 and before
 
@@ -74,7 +75,7 @@ class TraceReader:
     def _decoded(self, piece: bytes) -> Sequence[AnyEvent]:
         try:
             return self._strictly(piece)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             return list(self._one_by_one(piece))
 
     def _strictly(self, piece: bytes) -> Sequence[AnyEvent]:
@@ -114,7 +115,7 @@ class TraceReader:
         """The event that a text holds, or None if it cannot be read."""
         try:
             return self._strictly(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             members = repaired(text)
             if members is None:
                 return None
@@ -126,7 +127,7 @@ class TraceReader:
         for close in _ends_of_list(piece):
             try:
                 events = self._strictly(piece[:close].rstrip().removesuffix(b","))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except _UNREADABLE:
                 continue
             self.tail = piece[close:]
             return events
@@ -239,7 +240,7 @@ class TraceReader:
         decoder, empty = self._args[kind.name], kind.args()
         try:
             return [a or empty for a in decoder.decode(b"[" + text + b"]")]
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             return [self._argument(kind, decoder, e.args) or empty for e in events]
 
     def _argument(self, kind: Kind, decoder: msgspec.json.Decoder[list[Any]], raw: msgspec.Raw) -> Any:
@@ -247,7 +248,7 @@ class TraceReader:
             return None
         try:
             return decoder.decode(b"[" + bytes(raw) + b"]")[0]
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             members = repaired(bytes(raw))
             self.losses.args += members is None
             return _coerced(kind.args, members) if members is not None else None
