@@ -56,7 +56,7 @@ class Resolver:
             places += lines if place is f.code[0] or len(lines) == 1 else [replace(place, rests=PLAIN)]
         code = tuple(dict.fromkeys(places))[:MAX_PLACES]
         sure = f.confidence
-        if code[0].how == EXACT and sure is Confidence.CERTAIN:
+        if code and code[0].how == EXACT and sure is Confidence.CERTAIN:
             sure = Confidence.LIKELY
         return replace(f, code=code, confidence=sure)
 
@@ -74,7 +74,8 @@ class Resolver:
             return [bare]
         if open_:
             return [bare, *(replace(bare, line=n, how=CHOICE) for n in sorted({*lines, *open_}))]
-        return [replace(bare, line=n, exactness="line", how=EXACT) for n, _ in lines.most_common()]
+        found = [replace(bare, line=n, exactness="line", how=EXACT) for n, _ in lines.most_common()]
+        return found if rests.culprit else [bare, *found]
 
     def _told(self, file: str, m: Moments) -> Counter[tuple[int, ...]]:
         """The lines that each moment can be of -> its weight; () where the source says nothing."""

@@ -62,7 +62,8 @@ def odd_sites(p: Profile) -> list[OddSite]:
     kernels = np.flatnonzero(found)
     ns = np.round((r.kernels["end"] - r.kernels["start"])[kernels] * sample.factor).astype(np.int64)
     sites = []
-    for s in p.sites(r.user_frame_of_ops(op[kernels]), kernels, ns, r.times_of_ops(op[kernels])):
+    for found_in in p.sites(r.user_frame_of_ops(op[kernels]), kernels, ns, r.times_of_ops(op[kernels])):
+        s = found_in.blameless()
         groups = np.unique(group[op[s.rows]])
         names = p.top_names(r.kernels, s.rows)
         sites.append(OddSite(s, [known[int(g)] for g in groups], [_short(n) for n in names], names, _steps(p, s.rows)))

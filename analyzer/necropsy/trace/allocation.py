@@ -85,7 +85,7 @@ def calls_at(p: Profile, found: Churn) -> list[Site]:
     """The user's functions that allocate, by time in the calls."""
     mask = np.zeros(len(p.rank.calls), np.bool_)
     mask[found.taken if len(found.taken) else found.given] = True
-    return [s.plain() for s in p.call_sites(mask)]
+    return [s.blameless() for s in p.call_sites(mask)]
 
 
 def _versions(p: Profile, names: tuple[str, ...]) -> Mask:

@@ -79,8 +79,21 @@ def _group(p: Profile, rows: Rows, user: int, doing: str) -> Bubbles | None:
     often = len(rows) >= LEAST and steps * 2 > len(p.steps)
     if not often or p.share(ns) < SHARE:
         return None
-    frame = np.flatnonzero(p.rank.frames["name"] == user)[0] if user >= 0 else NONE
-    return Bubbles(p.place(int(frame)), doing, rows, steps, ns, int(g.own[rows].max()))
+    return Bubbles(_place(p, rows, user), doing, rows, steps, ns, int(g.own[rows].max()))
+
+
+def _place(p: Profile, rows: Rows, user: int) -> Place | None:
+    """The user's function, resting on the middle of each gap at which it ran."""
+    r, g = p.rank, gaps_of(p)
+    if user < 0:
+        return None
+    middle = (g.start[rows] + g.end[rows]) // 2
+    frame = r.frame_at(np.full(len(rows), r.main_thread, np.int32), middle)
+    frame = np.where(frame >= 0, r.user_frame[np.maximum(frame, 0)], NONE)
+    mine = (frame >= 0) & (r.frames["name"][np.maximum(frame, 0)] == user)
+    if not mine.any():
+        return p.place(int(np.flatnonzero(r.frames["name"] == user)[0]))
+    return p.placed(frame[mine], middle[mine], g.own[rows][mine])
 
 
 def _causes(p: Profile, start: Rows, end: Rows) -> tuple[Rows, Rows, list[str], list[bool]]:

@@ -61,8 +61,9 @@ def biased(p: Profile) -> Biased | None:
     # The bias is added by an element-wise kernel, and its gradient is a sum.
     mine &= w.op_named(lambda n: n in ("aten::add_", "aten::sum"))
     length = ops["end"][found] - ops["start"][found]
+    sites = p.sites(r.user_frame_of_ops(found), found, length, r.times_of_ops(found))
     return Biased(
-        p.sites(r.user_frame_of_ops(found), found, length, r.times_of_ops(found)), len(found), len(pairs) - len(found),
+        [s.blameless() for s in sites], len(found), len(pairs) - len(found),
         int(w.ns[mine].sum()), int(mine.sum()), len(np.unique(p.steps.of(ops["start"][found]))),
     )  # fmt: skip
 

@@ -195,7 +195,7 @@ def large_tensor(p: Profile) -> Tensor | None:
     for dims in np.unique(ops["dims"][layers]):
         for shape in p.trace.text(int(dims)) or []:
             if _fills(shape, elements):
-                named = [s for s in p.op_sites(layers & (ops["dims"] == dims)) if s.place is not None]
+                named = [s.blameless() for s in p.op_sites(layers & (ops["dims"] == dims)) if s.place is not None]
                 if named:
                     return Tensor(shape, p.rank.named(ops, int(named[0].rows[0])), named[0])
     return None

@@ -41,10 +41,14 @@ BEHIND: Final = 0.5
 
 
 class Moments(Rests):
-    """Moments (ns) inside calls of the user's functions (rows of frames) from which a place follows, with weights."""
+    """Moments (ns) inside calls of the user's functions (rows of frames) from which a place follows, with weights.
 
-    def __init__(self, profile: Profile, frames: Rows, times: Rows, ns: Rows) -> None:
-        self.profile, self.frames, self.times, self.ns = profile, frames, times, ns
+    `culprit` says whether a statement that does it is what to change. Of a slow kernel it is
+    not: a module's size, a layout or a precision is chosen elsewhere.
+    """
+
+    def __init__(self, profile: Profile, frames: Rows, times: Rows, ns: Rows, culprit: bool = True) -> None:
+        self.profile, self.frames, self.times, self.ns, self.culprit = profile, frames, times, ns, culprit
 
 
 class Site(Struct, frozen=True):
@@ -62,9 +66,12 @@ class Site(Struct, frozen=True):
         """Number of rows."""
         return len(self.rows)
 
-    def plain(self) -> Site:
-        """The site for a claim about the whole function, of which no statement is at fault."""
-        return Site(replace(self.place, rests=Rests()) if self.place is not None else None, self.rows, self.ns)
+    def blameless(self) -> Site:
+        """The site for a claim that leaves it open which statement is to be changed."""
+        place = self.place
+        if place is None or not isinstance(m := place.rests, Moments):
+            return self
+        return Site(replace(place, rests=Moments(m.profile, m.frames, m.times, m.ns, False)), self.rows, self.ns)
 
 
 class Profile:
@@ -231,6 +238,12 @@ class Profile:
         name = self.rank.frame_names[int(self.rank.frames["name"][frame])]
         return Place(name.file, name.line, None, plain_function(name.function), "", "function", how)
 
+    def placed(self, frames: Rows, times: Rows, ns: Rows | None = None) -> Place | None:
+        """The function of the first of these frames, resting on moments in all of them."""
+        place = self.place(int(frames[0])) if len(frames) else None
+        weights = ns if ns is not None else np.zeros(len(frames), np.int64)
+        return replace(place, rests=Moments(self, frames, times, weights)) if place is not None else None
+
     def sites(self, frames: Rows, rows: Rows, ns: Rows, times: Rows | None = None) -> list[Site]:
         """Rows grouped by the user's function, most nanoseconds first.
 
@@ -245,9 +258,7 @@ class Profile:
         for name in np.unique(names):
             mine = names == name
             first = int(frames[np.flatnonzero(mine)[0]])
-            place = self.place(first)
-            if place is not None and times is not None:
-                place = replace(place, rests=Moments(self, frames[mine], times[mine], ns[mine]))
+            place = self.placed(frames[mine], times[mine], ns[mine]) if times is not None else self.place(first)
             found.append(Site(place, rows[mine], int(ns[mine].sum())))
         return sorted(found, key=lambda s: -s.ns)
 
@@ -260,7 +271,7 @@ class Profile:
         if len(lost):
             frames[lost] = self.rank.user_frame_of_calls(self.rank.launch_of(part.take(lost)))
         times = self.rank.times_of_calls(self.rank.launch_of(part), self.rank.op_of(part))
-        return self.sites(frames, rows, part["end"] - part["start"], times)
+        return [s.blameless() for s in self.sites(frames, rows, part["end"] - part["start"], times)]
 
     def op_sites(self, mask: Mask) -> list[Site]:
         """Operators grouped by the user's function that called them."""

@@ -131,7 +131,8 @@ def _by_function(p: Profile, ops: Rows, frames: Rows, whole: bool) -> list[Loop]
             continue
         wanted = _between(p, rows, frames[of_name]) if whole else np.isin(np.arange(len(r.ops)), rows)
         kernels = np.flatnonzero((root >= 0) & wanted[np.maximum(root, 0)])
-        found.append(_loop(p, int(frames[of_name][0]), rows, kernels, steps))
+        place = p.placed(frames[of_name], r.ops["start"][rows])
+        found.append(_loop(p, place, rows, kernels, steps))
     return sorted(found, key=lambda f: -(f.device + f.idle))
 
 
@@ -152,11 +153,11 @@ def _between(p: Profile, ops: Rows, frames: Rows) -> Mask:
     return inside
 
 
-def _loop(p: Profile, frame: int, ops: Rows, kernels: Rows, steps: int) -> Loop:
+def _loop(p: Profile, place: Place | None, ops: Rows, kernels: Rows, steps: int) -> Loop:
     r = p.rank
     device = int((r.kernels["end"] - r.kernels["start"])[kernels].sum())
     calls = r.launch_of(r.kernels.take(kernels))
     calls = np.unique(calls[calls >= 0])
     g = gaps_of(p)
     idle = int(g.own[np.isin(g.call, calls)].sum())
-    return Loop(p.place(frame), kernels, tuple(p.top_names(r.ops, ops)), len(ops), steps, device, idle, calls)
+    return Loop(place, kernels, tuple(p.top_names(r.ops, ops)), len(ops), steps, device, idle, calls)

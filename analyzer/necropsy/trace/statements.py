@@ -13,9 +13,9 @@ from necropsy.provenance.statements.catalogue import HOUSEKEEPING
 from necropsy.provenance.statements.functions import Seen
 from necropsy.provenance.statements.sequence import FRAME, MODULE, OP, Event
 from necropsy.trace.names import parsed
-from necropsy.trace.nesting import NONE
+from necropsy.trace.nesting import NONE, Nest
 from necropsy.trace.profile import Profile
-from necropsy.trace.rank import Rows
+from necropsy.trace.rank import RankTrace, Rows
 
 _BUILTIN: Final = re.compile(r"<(?:built-in )?(?:method|function|slot wrapper) '?(\w+)'?")
 _NUMBER: Final = re.compile(r"_\d+$")
@@ -27,8 +27,7 @@ class Insides:
 
     def __init__(self, p: Profile) -> None:
         self._r = r = p.rank
-        parent = r.frame_nest.parent
-        frames = r.frame_at(r.ops["thread"], r.ops["start"])
+        parent, frames = _nested(r)
         outer = r.op_nest.parent
         bare = (frames >= 0) & ((outer < 0) | (frames[np.maximum(outer, 0)] != frames))
         ops = np.flatnonzero(bare)
@@ -54,6 +53,28 @@ class Insides:
             name = self._r.trace.names[key[0]]
             self._events[key] = Event(OP, name.rpartition("::")[2]) if key[1] else _of_frame(name)
         return self._events[key]
+
+
+def _nested(r: RankTrace) -> tuple[Rows, Rows]:
+    """(parent of each frame, frame of each operator) without built-in functions whose return was lost.
+
+    Compiled code can return past a built-in function that called it (torch 2.11: autograd's
+    `apply`); it then stays open to the trace's end and seems to enclose all that follows.
+    """
+    f = r.frames
+    last = np.zeros(int(f["thread"].max()) + 1 if len(f) else 0, np.int64)
+    np.maximum.at(last, f["thread"], f["end"])
+    builtin = np.array([n for n, name in r.frame_names.items() if name.kind == "builtin"], np.int64)
+    lost = np.isin(f["name"], builtin) & (f["end"] >= last[f["thread"]])
+    if not lost.any():
+        return r.frame_nest.parent, r.frame_at(r.ops["thread"], r.ops["start"])
+    kept = np.flatnonzero(~lost)
+    nest = Nest(f["start"][kept], f["end"][kept], f["thread"][kept])
+    parent = np.full(len(f), NONE, np.int64)
+    for rows, found in ((kept, nest.parent), (np.flatnonzero(lost), nest.innermost(f["thread"], f["start"])[lost])):
+        parent[rows] = np.where(found >= 0, kept[np.maximum(found, 0)], NONE)
+    within = nest.innermost(r.ops["thread"], r.ops["start"])
+    return parent, np.where(within >= 0, kept[np.maximum(within, 0)], NONE)
 
 
 def _of_frame(name: str) -> Event:

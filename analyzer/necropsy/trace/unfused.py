@@ -114,8 +114,8 @@ def _made(p: Profile, name: str, inside: str, mine: list[Chain]) -> Unfused:
             high += whole if name == "attention" else whole - int(longest[:1].sum())
             low += whole - int(longest[: 1 if name == "attention" else 2].sum())
     first = mine[0]
-    frame = int(s.frame[first.low])
-    place, library = _place(p, frame, int(s.rows[first.low]))
+    begins = np.array([chain.low for chain in mine], np.int64)
+    place, library = _place(p, s.frame[begins], s.rows[begins])
     rows = [int(s.rows[chain.low]) for chain in mine]
     steps = len(np.unique(p.steps.of(p.rank.ops["start"][rows])))
     names = [p.rank.named(p.rank.ops, int(r)).removeprefix("aten::") for r in s.rows[first.low : first.high]]
@@ -131,15 +131,16 @@ def _elements(shape: list[int]) -> int:
     return int(np.prod(shape)) if shape else 0
 
 
-def _place(p: Profile, frame: int, op: int) -> tuple[Place | None, str]:
-    """The user's function, and the package's if the innermost is not the user's."""
-    if frame < 0:
+def _place(p: Profile, frames: Rows, ops: Rows) -> tuple[Place | None, str]:
+    """The user's function, and the package's if the innermost is not the user's; both rest on the first operators."""
+    if frames[0] < 0:
         return None, ""
-    name = p.rank.frame_names[int(p.rank.frames["name"][frame])]
+    name = p.rank.frame_names[int(p.rank.frames["name"][frames[0]])]
     if name.kind == "user":
-        return p.place(frame), ""
-    user = int(p.rank.user_frame_of_ops(np.array([op], np.int64))[0])
-    return p.place(user), f"{name.function} of {name.file.replace(chr(92), '/').partition('/')[0]}"
+        return p.placed(frames, p.rank.times_of_ops(ops)), ""
+    package = name.file.replace("\\", "/").partition("/")[0]
+    caller = p.placed(p.rank.user_frame_of_ops(ops[:1]), p.rank.times_of_ops(ops[:1]))
+    return caller, f"{name.function} of {package}"
 
 
 def _inside(p: Profile, rows: Rows) -> list[str]:

@@ -83,7 +83,8 @@ class Site(Struct):
     (None: of any, `()`: of none). A `call` takes a frame of any name that no site explains
     (decorators rename functions); one that is `wild` is of an unknown thing, which may have
     any name; `always` is a site that shows whenever it is evaluated, if such names show at all (a wild
-    one: if the trace has modules that no other site explains).
+    one: if the trace has modules that no other site explains); `again` is one that can show
+    several times (`x[:n, :n]` slices twice).
     """
 
     line: int
@@ -93,6 +94,7 @@ class Site(Struct):
     call: bool = False
     wild: bool = False
     always: bool = False
+    again: bool = False
 
 
 class Scope(Struct):
@@ -150,6 +152,13 @@ def _of_attribute(func: ast.Attribute, line: int, scope: Scope) -> Site:
         line, frozenset({name}), classes=() if fixed else None, call=True,
         always=name not in HOUSEKEEPING,
     )  # fmt: skip
+
+
+def no_tensor(e: ast.Subscript) -> bool:
+    """Whether what is indexed is a shape, or by a text: no tensor either way."""
+    value = e.value
+    told = isinstance(value, ast.Attribute) and value.attr in ("shape", "argv", "environ")
+    return told or (isinstance(e.slice, ast.Constant) and isinstance(e.slice.value, str))
 
 
 def _root(node: ast.expr) -> str:

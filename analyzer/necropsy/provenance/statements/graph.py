@@ -100,12 +100,12 @@ class Builder:
         read = s.target
         if isinstance(read, ast.Subscript):
             at = self._expr(read.slice, self._expr(read.value, at))
-            at = self._show(Site(read.end_lineno or s.lineno, ops=ops(catalogue.READING)), at)
+            at = self._show(Site(read.end_lineno or s.lineno, ops=ops(catalogue.READING), again=True), at)
         at = self._expr(s.value, at)
         names = frozenset({"wrapped", "_wrapped"})
         at = self._show(Site(s.lineno, names, ops(catalogue.ARITHMETIC[type(s.op)])), at)
         if isinstance(read, ast.Subscript):
-            at = self._show(Site(s.lineno, ops=ops(catalogue.WRITING)), at)
+            at = self._show(Site(s.lineno, ops=ops(catalogue.WRITING), again=True), at)
         return at
 
     def _target(self, target: ast.expr, at: int) -> int:
@@ -116,7 +116,7 @@ class Builder:
             return at
         if isinstance(target, ast.Subscript):
             at = self._expr(target.slice, self._expr(target.value, at))
-            return self._show(Site(target.lineno, ops=ops(catalogue.WRITING)), at)
+            return self._show(Site(target.lineno, ops=ops(catalogue.WRITING), again=True), at)
         if isinstance(target, ast.Attribute):
             return self._show(Site(target.lineno, frozenset({target.attr})), self._expr(target.value, at))
         return at
@@ -231,7 +231,9 @@ class Builder:
         if isinstance(e, ast.UnaryOp):
             return Site(e.lineno, ops=ops(catalogue.UNARY.get(type(e.op), ())))
         if isinstance(e, ast.Subscript):
-            return Site(e.value.end_lineno or e.lineno, ops=ops(catalogue.READING))
+            if catalogue.no_tensor(e):
+                return None
+            return Site(e.value.end_lineno or e.lineno, ops=ops(catalogue.READING), again=True)
         if isinstance(e, ast.FormattedValue):
             return Site(e.lineno, frozenset({"__format__", "__str__", "__repr__"}))
         if isinstance(e, ast.Starred):
@@ -291,6 +293,8 @@ class Builder:
         g.edge(at, node)
         g.around.append((node, at, behind)) if site.always else g.edge(at, behind)
         g.edge(node, behind)
+        if site.again:
+            g.edge(node, node)
         return behind
 
     def _split(self, at: int) -> int:
@@ -306,4 +310,4 @@ def _next_of(e: ast.expr) -> Site:
         for n in ast.walk(e)
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute | ast.Name)
     }
-    return Site(e.lineno, frozenset({"__next__", "__iter__", *called}), ops(("unbind", "select")), call=True)
+    return Site(e.lineno, frozenset({"__next__", "__iter__", *called}), call=not isinstance(e, ast.Call))
