@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from necropsy_parsers.text.plain import TextRun
 
 from necropsy.evidence import Table
 from necropsy.evidence._twice import STREAM
+from necropsy.provenance.dynamo import resumed_at
 
 Key = tuple[str, int, "int | None", "int | None", str]
 MAX_ROWS = 20_000  # compilations of one job; more of them are only counted
@@ -85,6 +87,7 @@ class Compiles(Table[CompileRow]):
         self.dropped = 0
         self._spans: dict[tuple[str, int], tuple[Stamp, Stamp]] = {}
         self._by_key: dict[Key, CompileRow] = {}
+        self._resumed: dict[tuple[str, int | None], list[CompileRow]] | None = None
         self._twins: dict[tuple[bool, int, str], Key] = {}  # of processes that wrote a structured log besides
 
     def add(self, record: Record) -> None:
@@ -179,6 +182,16 @@ class Compiles(Table[CompileRow]):
         """What the compilation `compile_id` of the record's process took, or None where that is not told."""
         row = self._by_key.get(self._key(record, compile_id))
         return row.seconds if row is not None else None
+
+    def behind(self, places: Iterable[tuple[str, int | None]]) -> list[CompileRow]:
+        """First compilations of what goes on behind graph breaks at these places, in order of reading."""
+        if self._resumed is None:
+            self._resumed = {}
+            for row in self.rows:
+                line = resumed_at(row.function)
+                if line is not None and row.compile_id.endswith("/0"):
+                    self._resumed.setdefault((row.file, line), []).append(row)
+        return sorted((row for place in places for row in self._resumed.get(place, ())), key=lambda r: r.seq)
 
     def finish(self) -> None:
         """Put the rows in order of reading."""

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
 from necropsy_parsers.tallies import places
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import frames_at, origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -111,12 +112,12 @@ class Tally:
         self._reasons: dict[bytes, tuple[str, bool]] = {}
         self._pairs: dict[tuple[str, object, object], _Pair] = {}
         self._before = b""
-        self._counted = (0, 0)  # in this chunk: a position and the number of lines before it
+        self._line = 0  # lines before this chunk
         self._graphs = self._fused = self._refused = 0
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count the lines of a chunk."""
-        self._counted = (0, line)
+        self._line = line
         if self._refused < ONE_BY_ONE:
             for m in filter(None, (_LINE.match(chunk, position) for position in places(chunk, _FUSION))):
                 if m.lastgroup == "reason":
@@ -196,9 +197,8 @@ class Tally:
         pair = self._pairs.get(key)
         if pair is None:
             quoted = chunk[m.end() - len(m[0]) : m.end()].split(b" ", 1)[1].decode("utf-8", "replace")[:400]
-            at, lines = self._counted
-            self._counted = (begin, lines + chunk.count(b"\n", at, begin))
-            anchor = Anchor(self._name, start + begin, start + m.end(), self._counted[1] + 1, quoted)
+            number = self._line + lines_before(chunk, begin) + 1
+            anchor = Anchor(self._name, start + begin, start + m.end(), number, quoted)
             names = (m["first"].decode("utf-8", "replace"), m["second"].decode("utf-8", "replace"))
             detail = m["reason"].decode("utf-8", "replace").strip()
             pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, origin_of(head, NAME))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.records import Anchor, Record
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -47,7 +48,6 @@ class Tally:
         """Take the nodes of a chunk."""
         if len(self._nodes) >= MAX_NODES or b"stack_traces = {" in chunk:
             return
-        counted = (0, line)
         for m in _NODE.finditer(chunk):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             origin = origin_of(chunk[begin : m.start()], "fusion")
@@ -57,8 +57,8 @@ class Tally:
             if self._last.get(who) == origins or len(self._nodes) >= MAX_NODES:
                 continue
             self._last[who] = origins
-            counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
-            anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, "")
+            number = line + lines_before(chunk, begin) + 1
+            anchor = Anchor(self._name, start + begin, start + m.end(), number, "")
             self._nodes.append(NodeOrigins(anchor, name, origins, origin=origin, seq=self._seq + anchor.start))
 
     def records(self) -> Iterator[Record]:

@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Origin, Record
 from necropsy_parsers.tallies import places
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -83,11 +84,14 @@ class Tally:
     def _read(self, chunk: bytes, start: int, line: int) -> None:
         if len(self._nodes) >= MAX_NODES:
             return
-        counted = (0, line)
+        head, origin = b"", UNKNOWN
+        who: tuple[object, ...] = ()
         for m in filter(None, (_LINE.match(chunk, position) for position in places(chunk, _GRAPH))):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
-            origin = origin_of(chunk[begin : m.start()], "post_grad_graphs")
-            who = (origin.rank, origin.pid, origin.compile_id)
+            if chunk[begin : m.start()] != head:  # the lines of a graph have one
+                head = chunk[begin : m.start()]
+                origin = origin_of(head, "post_grad_graphs")
+                who = (origin.rank, origin.pid, origin.compile_id)
             if m["begin"]:
                 self._frames[who], self._order[who] = None, 0
             elif m["file"]:
@@ -96,9 +100,9 @@ class Tally:
             elif m["none"]:
                 self._frames[who] = None
             else:
-                counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
+                number = line + lines_before(chunk, begin) + 1
                 end = chunk.find(b"\n", m.end())
-                anchor = Anchor(self._name, start + begin, start + (len(chunk) if end < 0 else end), counted[1] + 1, "")
+                anchor = Anchor(self._name, start + begin, start + (len(chunk) if end < 0 else end), number, "")
                 self._take(m["name"].decode(), self._frames.get(who), anchor, origin, who)
 
     def _take(self, name: str, frame: Frame | None, anchor: Anchor, origin: Origin, who: tuple[object, ...]) -> None:

@@ -18,6 +18,7 @@ from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Anchor, Frame, Record
 from necropsy_parsers.tallies import Whose, places
 from necropsy_parsers.text.guard_failure import failure
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "input_guards"
@@ -56,7 +57,6 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Keep the lines of a chunk."""
-        counted = (0, line)
         # Of 2.4 and later the older words stand in each tree, too, and tell nothing more.
         newer = _TENSOR in chunk
         for position in places(chunk, _TENSOR if newer else _OLDER):
@@ -70,8 +70,8 @@ class Tally:
                 continue
             if chunk.find(_LIST, begin, min(position, begin + _HEAD_WITHIN)) < 0:
                 continue
-            counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
-            self._lines.append((start + begin, counted[1] + 1, chunk[begin : min(end, begin + _LONGEST)]))
+            number = line + lines_before(chunk, begin) + 1
+            self._lines.append((start + begin, number, chunk[begin : min(end, begin + _LONGEST)]))
 
     def records(self) -> Iterator[Record]:
         """One record a line that names the place."""

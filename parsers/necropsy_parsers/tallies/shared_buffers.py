@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from necropsy_parsers.grammars.ir import difference
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import frames_at, origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -96,7 +97,6 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the operations and refusals of a chunk."""
-        counted = (0, line)
         for m in _LINE.finditer(chunk):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             if m["dep"]:
@@ -118,9 +118,9 @@ class Tally:
                 for writer, reader, buffer, wrote, read in _shared(graph, m["first"], m["second"]):
                     key = (who, graph.number, writer, reader, buffer)
                     if key not in self._found and len(self._found) < MAX_PAIRS:
-                        counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
+                        number = line + lines_before(chunk, begin) + 1
                         said = chunk[m.start() : m.end()].split(b" ", 1)[1].decode("utf-8", "replace")
-                        anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, said)
+                        anchor = Anchor(self._name, start + begin, start + m.end(), number, said)
                         stacks = [self._stack(chunk, m.start(), n, who) for n in (writer, reader)]
                         self._found[key] = _Found(graph, anchor, origin, wrote, read, stacks[0], stacks[1])
                     if key in self._found:

@@ -11,12 +11,13 @@ of several processes woven together come apart by their pid and rank.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from necropsy_parsers.messages import Message
+from necropsy_parsers.messages import Message, MessageFormat
 from necropsy_parsers.records import Anchor, Origin
 
 MAX_LINES: Final = 600  # a recompile lists one reason a cache entry with its stack: 64 entries of 8 lines
@@ -73,6 +74,7 @@ class Entry(Struct):
     muted: bool = False
     closed: bool = False
     over: bool = False
+    kinds: Sequence[MessageFormat] | None = None  # whose literals the first line holds, where that is known
     lines: list[str] = field(default_factory=list)
 
     def goes_on(self, line: bytes, end: int) -> bool:

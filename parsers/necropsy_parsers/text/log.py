@@ -221,6 +221,8 @@ class LogReader:
             yield from self._finish_run(writer)
             yield from self._open_block(writer, raw, peeled)
             writer.block_kinds = kinds
+            if writer.entry is not None:
+                writer.entry.kinds = kinds
         else:
             yield from self._plain(writer, raw, peeled, key)
 
@@ -261,7 +263,7 @@ class LogReader:
         if (entry := writer.entry) is not None:
             writer.entry, entry.closed = None, True
             if not entry.muted:
-                yield from self._read(entry.message())
+                yield from self._read(entry.message(), None if entry.lines else entry.kinds)
 
     def _close_stale(self, number: int) -> Iterator[Record]:
         """Ends what a writer that has long been silent left open: it makes every line worth reading."""

@@ -27,7 +27,7 @@ _HEAD: Final = re.compile(
 )
 _MARKS: Final = (b" torch/_", b"/torch/_", b" torch/fx", b" torch._")  # a chunk without any holds no such head
 HEAD_WITHIN: Final = 260  # bytes of a line in which a head of the compiler stands, launchers' prefixes before it
-FEW: Final = 500  # hits in a chunk up to which each is looked at, and the chunk is not searched for marks
+FEW: Final = 2500  # hits in a chunk up to which each is looked at: numpy takes 6 ms a chunk, and a while to import
 _FORM: Final = b"V0000 00:00:00.000000 "  # 0: any digit
 _WINDOW: Final = 112  # bytes of a line in which such a head ends; longer ones go the long way
 _PID: Final = slice(len(_FORM), len(_FORM) + 22)

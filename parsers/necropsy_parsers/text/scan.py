@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.marks import Marks
 
 LINE_LIMIT: Final = 64 * 1024  # longer lines are read up to here: no message of interest is longer
@@ -140,7 +141,7 @@ class Scanner:
         return len(chunk) if stop < 0 else stop + 1
 
     def _gap(self, chunk: bytes, base: int, begin: int, end: int) -> Gap:
-        lines = chunk.count(b"\n", begin, end)
+        lines = lines_before(chunk, end) - lines_before(chunk, begin)
         whole = lines + (not chunk.endswith(b"\n", begin, end))
         gap = Gap(base + begin, base + end, self.lines + 1, whole, chunk[max(begin, end - TAIL) : end].rstrip(b"\n"))
         self.lines += lines

@@ -18,7 +18,7 @@ from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Cost, Fact, Finding, Fix, Place, Severity
 from necropsy.provenance.breaks import WRAPPER, Incident
-from necropsy.provenance.dynamo import claimed_frame, resumed_at
+from necropsy.provenance.dynamo import claimed_frame
 from necropsy.provenance.frames import place_of
 
 _COMMENT: Final = lazily(r"\s{2,}#[^\"']*$")
@@ -107,10 +107,8 @@ def spent(incident: Incident, compiles: Compiles) -> Cost:
     """The seconds that compiling the rest of the function took: without the break there is no such piece."""
     places = {(p.file, p.line) for p in code_of(incident)} | {(f.file, f.line) for r in incident.rows for f in r.frames}
     seconds: dict[tuple[int | None, int | None], float] = {}
-    for row in compiles:
-        line = resumed_at(row.function)
-        first = row.compile_id.endswith("/0")  # recompilations have causes, and rules, of their own
-        if first and line is not None and (row.file, line) in places and row.seconds:
+    for row in compiles.behind(places):  # recompilations have causes, and rules, of their own
+        if row.seconds:
             who = (row.origin.rank, row.origin.pid)
             seconds[who] = seconds.get(who, 0.0) + row.seconds
     most = max(seconds.values(), default=0.0)  # ranks compile side by side
