@@ -17,6 +17,12 @@ NUMBER: Final = "i8"
 TEXT: Final = "text"
 
 
+# Fields that only stand beside "Collective name" (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
+COLLECTIVE: Final = frozenset(
+    {"collective", "nelems_in", "nelems_out", "group_size", "dtype", "group", "group_words", "group_ranks"}
+)
+
+
 class Kind(Struct, frozen=True):
     """A kind: its arguments, and column -> (type, fields of which the first present counts)."""
 

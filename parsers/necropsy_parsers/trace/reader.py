@@ -16,13 +16,14 @@ from necropsy_parsers.trace import kinds
 from necropsy_parsers.trace.clock import EXACT_BELOW, from_digits, from_doubles, plausible
 from necropsy_parsers.trace.columns import Columns, Store
 from necropsy_parsers.trace.event import EVENTS, EXACT_EVENTS, NO_ARGS, AnyEvent, Event, decoder_of
-from necropsy_parsers.trace.kinds import NUMBER, TEXT, Kind
+from necropsy_parsers.trace.kinds import COLLECTIVE, NUMBER, TEXT, Kind
 from necropsy_parsers.trace.model import Losses
 from necropsy_parsers.trace.pieces import BOUNDARY, Pieces, events_in
 from necropsy_parsers.trace.repair import event_of, repaired
 
 _TAIL_TRIES: Final = 64
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_ARGS: Final = attrgetter("args")
 _SPLIT_MAX: Final = 3  # pieces of one event whose strings look like boundaries
 _LEGACY_PIDS: Final = {"CPU functions": kinds.OP, "CUDA functions": kinds.KERNEL}  # torch 1.7 and before
 
@@ -217,13 +218,15 @@ class TraceReader:
         return from_digits([bytes(e.ts) for e in events]), from_digits([bytes(e.dur) for e in events])  # type: ignore[arg-type]
 
     def _add_args(self, kind: Kind, events: Sequence[AnyEvent], columns: dict[str, NDArray[Any]]) -> None:
-        text = b",".join([e.args for e in events])
+        text = b",".join(map(_ARGS, events))
         rows = self._arguments(kind, events, text)
         keys = self._keys[kind.name]
+        collective = b'"Collective name"' in text
         n = len(events)
         for column, (dtype, fields) in kind.columns.items():
             # Most arguments are rare: a search for their keys in the text of all is a tenth of asking each row.
-            told = [f for f in fields if keys[f] in text]
+            # Those of collectives stand together, so that one search tells of all.
+            told = [f for f in fields if (collective or f not in COLLECTIVE) and keys[f] in text]
             if dtype == TEXT:
                 columns[column] = self._texts(rows, told) if told else np.zeros(n, np.int32)
             elif dtype == NUMBER:
@@ -239,7 +242,8 @@ class TraceReader:
         """The arguments of events of one kind, decoded together; defaults where there are none."""
         decoder, empty = self._args[kind.name], kind.args()
         try:
-            return [a or empty for a in decoder.decode(b"[" + text + b"]")]
+            rows = decoder.decode(b"[" + text + b"]")
+            return [a or empty for a in rows] if None in rows else rows
         except _UNREADABLE:
             return [self._argument(kind, decoder, e.args) or empty for e in events]
 
