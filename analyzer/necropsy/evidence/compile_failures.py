@@ -10,6 +10,7 @@ from necropsy_parsers.records import Record
 
 from necropsy.evidence import Table
 from necropsy.evidence._records import COMMON
+from necropsy.evidence._twice import STREAM
 
 ALIKE_MAX: Final = 50  # rows kept of one failure in one process
 ROWS_MAX: Final = 5_000
@@ -53,3 +54,8 @@ class CompileFailures(Table[CompileFailure]):
         alike = self._kept[key] = self._kept.get(key, 0) + 1
         if alike <= ALIKE_MAX and len(self.rows) < ROWS_MAX:
             self.rows.append(record)
+
+    def finish(self) -> None:
+        """Leave out what a structured log tells of failures that a text log tells, too, and better."""
+        said = {(r.kind, r.reason) for r in self.rows if r.origin.stream != STREAM}
+        self.rows = [r for r in self.rows if r.origin.stream != STREAM or (r.kind, r.reason) not in said]

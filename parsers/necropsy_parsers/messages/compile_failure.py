@@ -178,6 +178,13 @@ def read(message: Message) -> Iterator[CompileFailure]:
             yield _failure(message, chain, telling[0], None)
 
 
+def from_traceback(message: Message) -> Iterator[CompileFailure]:
+    """The failure that a traceback in a structured log tells: there is no line of the log besides."""
+    chain = _chain(message.text)
+    if chain and not _breaks(chain):
+        yield _failure(message, chain, next((e for e in chain if _tells(e)), chain[-1]), None)
+
+
 def _name(exc: Exc) -> str:
     return exc.type.rsplit(".", 1)[-1]
 

@@ -31,6 +31,7 @@ from typing import Final
 from necropsy_parsers.messages import Message
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.text.traceback import HEADER, TracebackReader
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "graph_break"
@@ -195,6 +196,20 @@ def _raised(message: Message) -> Iterator[GraphBreak]:
     if "Explanation:" not in said:
         said = _rejoined(said, len(name) + 2)
     yield _break(message, "exception", said, "", frames=tuple(exc.user_frames))
+
+
+def from_traceback(message: Message) -> Iterator[GraphBreak]:
+    """The break that a traceback in a structured log tells, where no break is allowed."""
+    reader = TracebackReader()
+    lines = message.text[max(0, message.text.find(HEADER)) :].split("\n")
+    reader.begin(lines[0])
+    for line in lines[1:]:
+        if not reader.feed(line):
+            break
+    last = reader.take()[-1]
+    name = (last.type or "").rsplit(".", 1)[-1]
+    if last.complete and name in ("Unsupported", "UserError", "UncapturedHigherOrderOpError"):
+        yield _break(message, "break", _STACK.split(last.text)[0], "", frames=tuple(last.user_frames), skips="frame")
 
 
 def _rejoined(reason: str, head: int) -> str:

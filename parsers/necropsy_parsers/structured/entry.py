@@ -10,11 +10,19 @@ import msgspec
 from msgspec import Struct, field
 
 from necropsy_parsers.messages import Common, Message
-from necropsy_parsers.records import Anchor, Frame, Origin
+from necropsy_parsers.records import Anchor, Frame, Origin, Record
 from necropsy_parsers.structured.framing import payload_of
 
 STREAM: Final = "TORCH_TRACE"  # `Origin.stream` of all that comes from structured logs
+UNNAMED: Final = "<interned {}>"
 T = TypeVar("T")
+
+
+class Interned(Record, frozen=True):
+    """A string that entries of this process, in this log or another one, name by its number."""
+
+    number: int
+    text: str
 
 
 class Artifact(Struct, frozen=True, gc=False):
@@ -103,10 +111,10 @@ class Entry(Struct, frozen=True, dict=True, weakref=True):
         return Message(text, self.anchor, origin, self.seq, self.attempt)
 
     def frames(self, raw: Sequence[RawFrame] | None) -> tuple[Frame, ...]:
-        """A stack, outermost first; frames whose file nobody named are left out."""
+        """A stack, outermost first; a file that another log of the process explained is `<interned 3>`."""
         found = []
         for f in raw or ():
-            file = f.filename if isinstance(f.filename, str) else self.files.get(f.filename, "")
-            if file:
-                found.append(Frame(file, f.line, f.name, (f.loc or "").strip()))
+            number = f.filename
+            file = number if isinstance(number, str) else self.files.get(number, UNNAMED.format(number))
+            found.append(Frame(file, f.line, f.name, (f.loc or "").strip()))
         return tuple(found)

@@ -12,7 +12,7 @@ import msgspec
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor, Origin, Record
-from necropsy_parsers.structured.entry import STREAM, Entry, Head
+from necropsy_parsers.structured.entry import STREAM, Entry, Head, Interned
 from necropsy_parsers.structured.framing import HEAD, Piece, foreign_lines, payload_of, pieces
 from necropsy_parsers.structured.kinds import Reader, all_kinds
 from necropsy_parsers.text.clean import strip_ansi
@@ -61,7 +61,10 @@ class StructuredReader:
             return
         if head.interned is not None:
             text, number = head.interned
-            self._files.setdefault(int(m["pid"]), {})[number] = text
+            pid = int(m["pid"])
+            self._files.setdefault(pid, {})[number] = text
+            origin = Origin(pid=pid, stream=STREAM)
+            yield Interned(self._anchor(piece), number, text, origin=origin, seq=self._seq + piece.start)
             return
         kind = _kind(raw)
         reader = self._readers.get(f"artifact:{head.artifact.name}" if head.artifact is not None else kind)

@@ -68,6 +68,7 @@ def check(compiles: Compiles, t: Thresholds) -> Iterator[Finding]:
     """The attempt in which a process spent the largest share on compiling, if it passes both thresholds."""
     found = [(seconds, span, source) for seconds, span, source in _shares(compiles) if span > 0]
     if not found:
+        yield from _measured(compiles, t)
         return
     seconds, span, (told, rows) = max(found, key=lambda x: x[0])
     share = min(1.0, seconds / span)
@@ -89,6 +90,36 @@ def check(compiles: Compiles, t: Thresholds) -> Iterator[Finding]:
         code=_place(longest),
         cost=Cost(int(seconds * 1e9), share, "measured" if told is not None else "estimated"),
         facts=facts,
+        fixes=_FIXES,
+    )
+
+
+def _measured(compiles: Compiles, t: Thresholds) -> Iterator[Finding]:
+    """What compiling took by the structured log of the slowest process: it does not tell how long the run was."""
+    by_process: dict[tuple[int | None, int | None], list[CompileRow]] = {}
+    for row in compiles:
+        if row.measured is not None:
+            by_process.setdefault((row.origin.rank, row.origin.pid), []).append(row)
+    if not by_process:
+        return
+    rows = max(by_process.values(), key=lambda found: sum(r.measured or 0.0 for r in found))
+    seconds = sum(r.measured or 0.0 for r in rows)
+    longest = max(rows, key=lambda r: r.measured or 0.0)
+    if seconds < t.seconds:
+        return
+    yield from_record(
+        _first(rows),
+        f"Compiling took {seconds:.0f} s in {len(rows)} compilation{'s' if len(rows) > 1 else ''}; steps wait for it. "
+        "How long the run was, the structured log does not tell.",
+        Severity.NOTE,
+        code=_place(longest),
+        cost=Cost(int(seconds * 1e9), None, "measured"),
+        facts={
+            "compiling (s)": round(seconds, 1),
+            "compilations": len(rows),
+            "recompilations": sum(not r.compile_id.endswith("/0") for r in rows),
+            "longest": f"{plain_function(longest.function)}: {longest.measured or 0.0:.1f} s [{longest.compile_id}]",
+        },
         fixes=_FIXES,
     )
 

@@ -1,17 +1,20 @@
-"""Compiled code is kept out of the compiler's cache
+"""Compiled code is kept out of the compiler's cache, or not found in it
 
 What it means
     torch keeps compiled graphs in a cache on disk, so that the next start of the job does not
-    compile them again. These graphs it does not keep: each start pays for them anew.
+    compile them again. These graphs it does not keep, or does not find again: each start pays
+    for them anew.
 
 Why it happens
     The graph depends on what the cache cannot put into its key: a custom pass without a
     `uuid()`, a custom operator or higher-order operator that is not known as safe, an object
-    that cannot be pickled.
+    that cannot be pickled. A graph that is kept is not found where its key differs: another
+    size, another setting, another release, other source text.
 
 How to confirm
     Start the job twice: the second start compiles these graphs as long as the first.
-    `TORCH_LOGS=inductor,aot` prints the reason for each graph.
+    `TORCH_LOGS=inductor,aot` prints the reason for each graph. The structured log (TORCH_TRACE)
+    also says what each key was made of: given the logs of two runs, the parts that differ are named.
 
 How to fix
     Make a custom pass a `torch._inductor.custom_graph_pass.CustomGraphPass` with a `uuid()`
@@ -30,12 +33,14 @@ References
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from necropsy_parsers.messages.cache_bypass import CacheBypass
+from necropsy_parsers.structured.kinds.caches import CacheEvent
 
 from necropsy.claim import from_record, one_line
 from necropsy.evidence.cache_bypasses import CacheBypasses
+from necropsy.evidence.cache_events import CacheEvents, differing
 from necropsy.finding import Finding, Fix, Related, Severity
 from necropsy.rule import rule
 
@@ -43,8 +48,9 @@ _CHOSEN = re.compile(r"FX graph cache is not enabled|[Cc]ache(?: is)? disabled|f
 
 
 @rule("CMP013", "cache-bypassed", Severity.NOTE)
-def check(bypasses: CacheBypasses) -> Iterator[Finding]:
-    """One note a reason, over all graphs, ranks and both caches."""
+def check(bypasses: CacheBypasses, events: CacheEvents | None) -> Iterator[Finding]:
+    """One note a reason, over all graphs, ranks and both caches; one for keys that differ between runs."""
+    yield from _changed(events or ())
     groups: dict[str, list[CacheBypass]] = {}
     for row in bypasses:
         if row.reason and not _CHOSEN.search(row.reason):
@@ -62,6 +68,34 @@ def check(bypasses: CacheBypasses) -> Iterator[Finding]:
             fixes=_fixes(reason),
             related=tuple(Related(r.anchor, f"{r.cache}, {r.origin.compile_id}".strip(", ")) for r in rows[1:4]),
             count=len(rows),
+        )
+
+
+def _changed(events: Iterable[CacheEvent]) -> Iterator[Finding]:
+    """A graph that two runs compiled under keys that differ, and the parts that make the difference."""
+    known: dict[tuple[object, ...], CacheEvent] = {}
+    found: dict[tuple[str, ...], list[tuple[CacheEvent, CacheEvent]]] = {}
+    for event in sorted(events, key=lambda e: e.seq):
+        if event.state == "bypass" or not event.parts:
+            continue
+        earlier = known.setdefault((event.cache, event.origin.rank, event.origin.compile_id), event)
+        if event.state == "miss" and earlier.origin.pid != event.origin.pid and earlier.key != event.key:
+            parts = differing(earlier, event)
+            if parts:
+                found.setdefault(parts, []).append((earlier, event))
+    for parts, pairs in found.items():
+        earlier, event = pairs[0]
+        yield from_record(
+            event,
+            f"{len(pairs)} compiled graph{'s are' if len(pairs) > 1 else ' is'} not found in the {event.cache}, though "
+            f"the other run given compiled the same function: the key differs in {', '.join(parts[:3])}"
+            f"{' and more' if len(parts) > 3 else ''}.",
+            Severity.NOTE,
+            facts={"differs in": list(parts[:12]), "graphs": len(pairs)},
+            fixes=(Fix("Make these the same in both runs, if they are meant to be", "investigate"),),
+            related=(Related(earlier.anchor, "the other run's key"),),
+            subject=f"key {parts[0]}",
+            count=len(pairs),
         )
 
 

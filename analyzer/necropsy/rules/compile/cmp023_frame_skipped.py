@@ -113,14 +113,30 @@ def _by_break(incident: Incident, function: str, start: Place | None) -> Finding
     fixes = (MOVE,)
     return from_record(
         incident.best,
-        f"{name} is left uncompiled and runs eagerly from here on{times(incident)}: "
-        f"{quoted(incident.place)} breaks the graph{where} ({what}), and Dynamo skips the frame.",
+        f"{name} {_left(incident)}: {quoted(incident.place)} breaks the graph{where} ({what}){_skipped(incident)}.",
         Severity.ERROR,
         ranks=tuple(sorted(incident.ranks)),
         code=code,
         facts=facts_of(incident) | {"skipped frame": function},
         fixes=(*fixes, *hints(incident, fixes)),
     )
+
+
+def _refused(incident: Incident) -> bool:
+    """Whether only the traceback in a structured log tells of it: perhaps no break was allowed (fullgraph=True)."""
+    return all(r.origin.artifact == "dynamo_error" for r in incident.rows)
+
+
+def _left(incident: Incident) -> str:
+    if _refused(incident):
+        return f"could not be compiled{times(incident)}"
+    return f"is left uncompiled and runs eagerly from here on{times(incident)}"
+
+
+def _skipped(incident: Incident) -> str:
+    if _refused(incident):
+        return "; where breaks are allowed it runs eagerly, with fullgraph=True that is an error"
+    return ", and Dynamo skips the frame"
 
 
 def _by_itself(rows: Sequence[FrameSkip]) -> Finding:

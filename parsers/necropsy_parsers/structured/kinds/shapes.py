@@ -1,6 +1,6 @@
 """Symbolic sizes: symbols with their source and line, guards on them, and sizes that turned out to be constant.
 
-create_symbol, create_unbacked_symbol, guard_added (draft export), guard_added_fast (2.6 and later), and
+create_symbol, create_unbacked_symbol, guard_added_fast (2.6 and later), and
 symbolic_shape_specialization (2.4 and later), torch/fx/experimental/symbolic_shapes.py. Unlike the text log these
 entries do not tell guards that were suppressed (made for the compiler's own ends) from others: of equalities only the
 constants that followed from them are taken.
@@ -23,11 +23,12 @@ from necropsy_parsers.structured.kinds import Plain, Reader
 KINDS: Final = (
     "create_symbol",
     "create_unbacked_symbol",
-    "guard_added",
     "guard_added_fast",
     "symbolic_shape_specialization",
 )
-_LIBRARY: Final = lazily(r"[/\\](?:site|dist)-packages[/\\]|(?:^|[/\\])torch[/\\](?:_\w+|nn|fx|utils|functional\.py)")
+_LIBRARY: Final = lazily(
+    r"^<|[/\\](?:site|dist)-packages[/\\]|(?:^|[/\\])torch[/\\](?:_\w+|nn|fx|utils|functional\.py)"
+)
 _EQUAL: Final = re.compile(r"Eq\(")
 
 
