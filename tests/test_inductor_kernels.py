@@ -19,7 +19,9 @@ import necropsy
 from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.provenance.inductor import Book, Lines
 
-H200: Final = Path(__file__).parents[1] / "fixtures" / "kernels" / "h200"
+FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
+RUN: Final = FIXTURES / "rules" / "KRN024" / "fires-attention-in-bf16" / "input.d" / "run.log.gz"
+H200: Final = FIXTURES / "kernels" / "h200"
 KINDS: Final = (GeneratedCode, GraphLines, KernelNodes, KernelStacks, NodeStacks)
 
 
@@ -63,7 +65,7 @@ def measured(records: list[Record], truth: list[Record], *, generated: bool = Tr
 
 @pytest.fixture(scope="module")
 def log() -> bytes:
-    return gzip.decompress((H200 / "run.log.gz").read_bytes())
+    return gzip.decompress(RUN.read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,7 @@ def test_cut_into_chunks_it_says_the_same(log: bytes) -> None:
 
 
 def test_the_table_has_a_row_a_call_with_the_heaviest_line_first() -> None:
-    table = necropsy.load(str(H200 / "run.log.gz")).get(InductorKernels)
+    table = necropsy.load(str(RUN)).get(InductorKernels)
     assert len(table) == 148
     softmax = next(r for r in table if r.kernel == "triton_per_fused__softmax__to_copy_amax_mul_sub_view_11")
     assert [f.line for f in softmax.frames] == [18, 19, 17]

@@ -44,11 +44,15 @@ class Moments(Rests):
     """Moments (ns) inside calls of the user's functions (rows of frames) from which a place follows, with weights.
 
     `culprit` says whether a statement that does it is what to change. Of a slow kernel it is
-    not: a module's size, a layout or a precision is chosen elsewhere.
+    not: a module's size, a layout or a precision is chosen elsewhere. `kernels` are rows of the
+    kernels that the place is about, of which generated code may know more.
     """
 
-    def __init__(self, profile: Profile, frames: Rows, times: Rows, ns: Rows, culprit: bool = True) -> None:
+    def __init__(
+        self, profile: Profile, frames: Rows, times: Rows, ns: Rows, culprit: bool = True, kernels: Rows | None = None
+    ) -> None:
         self.profile, self.frames, self.times, self.ns, self.culprit = profile, frames, times, ns, culprit
+        self.kernels = kernels
 
 
 class Site(Struct, frozen=True):
@@ -66,12 +70,13 @@ class Site(Struct, frozen=True):
         """Number of rows."""
         return len(self.rows)
 
-    def blameless(self) -> Site:
-        """The site for a claim that leaves it open which statement is to be changed."""
+    def blameless(self, kernels: Rows | None = None) -> Site:
+        """The site for a claim that leaves it open which statement is to be changed, perhaps about some kernels."""
         place = self.place
         if place is None or not isinstance(m := place.rests, Moments):
             return self
-        return Site(replace(place, rests=Moments(m.profile, m.frames, m.times, m.ns, False)), self.rows, self.ns)
+        rests = Moments(m.profile, m.frames, m.times, m.ns, False, m.kernels if kernels is None else kernels)
+        return Site(replace(place, rests=rests), self.rows, self.ns)
 
 
 class Profile:
@@ -271,7 +276,8 @@ class Profile:
         if len(lost):
             frames[lost] = self.rank.user_frame_of_calls(self.rank.launch_of(part.take(lost)))
         times = self.rank.times_of_calls(self.rank.launch_of(part), self.rank.op_of(part))
-        return [s.blameless() for s in self.sites(frames, rows, part["end"] - part["start"], times)]
+        sites = self.sites(frames, rows, part["end"] - part["start"], times)
+        return [s.blameless(s.rows if work is self.rank.kernels else None) for s in sites]
 
     def op_sites(self, mask: Mask) -> list[Site]:
         """Operators grouped by the user's function that called them."""

@@ -17,6 +17,8 @@ How to fix
     the speed that the GPU has, the program is at its limit, which is good news.
 
 Limits
+    Lines of compiled kernels need the code that torch.compile generated (`TORCH_LOGS=output_code,graph_code,
+    post_grad_graphs`, or TORCH_TRACE) beside the trace.
     A note: that a kernel is large does not make it slow. Findings that tell why a kernel
     is slow take its place. Collectives are not counted.
 
@@ -27,13 +29,19 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
-from necropsy.finding import Finding, Fix, Severity
+from necropsy.finding import Finding, Fix, Place, Severity
 from necropsy.rule import rule
 from necropsy.trace.claim import about, in_function, ms, part
+
+if TYPE_CHECKING:
+    from necropsy.trace.kerneltimes import Dominant
+    from necropsy.trace.profile import Profile
 
 
 class Thresholds(Struct, frozen=True):
@@ -44,7 +52,7 @@ class Thresholds(Struct, frozen=True):
 
 
 @rule("KRN020", "one-kernel-dominates", Severity.NOTE, settings=Thresholds, general=True)
-def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+def check(traces: Traces, generated: InductorKernels | None, t: Thresholds) -> Iterator[Finding]:
     """A note a trace at most."""
     for p in traces.gpu_profiles:
         from necropsy.trace.kernelnames import short
@@ -54,7 +62,8 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
         top = dominant(p)
         if top is None or top.ns <= t.dominates * top.total or opwork_of(p).share(top.ns) < t.share:
             continue
-        place = top.sites[0].place if top.sites and not p.graphs else None
+        lines = _lines(p, generated, top)
+        place = lines[0] if lines else top.sites[0].place if top.sites and not p.graphs else None
         operator = f", launched by {top.operator}" if top.operator else ""
         yield about(
             p,
@@ -62,8 +71,22 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
             f"({ms(p.per_step(top.ns))} of each {p.step_word}){operator}{in_function(place)}: start there.",
             Severity.NOTE,
             shows=top.name,
-            places=[place],
+            places=lines or [place],
             event=f"kernel:{top.name}@{p.input}",
             facts={"calls": top.calls, "longest (us)": round(top.longest / 1e3, 1)},
             fixes=(Fix("See whether this operation is larger, wider or slower than it must be", "investigate"),),
         )
+
+
+def _lines(p: Profile, generated: InductorKernels | None, top: Dominant) -> list[Place]:
+    """The lines that generated code names, of replayed CUDA graphs, too; none if the kernel is not torch.compile's."""
+    if generated is None or not top.sites:
+        return []
+    import numpy as np
+
+    from necropsy.trace.generated import generated_of
+
+    known = generated_of(p, generated)
+    rows = np.concatenate([s.rows for s in top.sites])
+    kernels = p.rank.kernels
+    return known.places(rows, (kernels["end"] - kernels["start"])[rows]) if known.knows(rows) else []

@@ -1,0 +1,62 @@
+"""Kernels of a trace laid over the calls of generated code: products by their place, replays, runs that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import necropsy
+from necropsy.evidence.inductor_kernels import InductorKernels
+from necropsy.evidence.traces import Traces
+from necropsy.trace.generated import Generated, by_line
+from necropsy.trace.profile import Profile
+
+RUN: Final = Path(__file__).parents[2] / "fixtures" / "rules" / "KRN024" / "fires-attention-in-bf16" / "input.d"
+
+
+@pytest.fixture(scope="module")
+def run() -> tuple[Profile, InductorKernels]:
+    evidence = necropsy.load(str(RUN))
+    return evidence.get(Traces).profiles[0], evidence.get(InductorKernels)
+
+
+def named(p: Profile, row: int) -> str:
+    return p.trace.names[int(p.rank.kernels["name"][row])]
+
+
+def test_every_kernel_of_compiled_regions_has_its_calls(run: tuple[Profile, InductorKernels]) -> None:
+    p, table = run
+    known = Generated(p, table)
+    untold = {named(p, row) for row in range(len(p.rank.kernels)) if row not in known.calls}
+    assert not any(name.startswith(("triton_", "nvjet_", "void cutlass", "void cudnn")) for name in untold)
+    assert len(known.calls) == 483
+
+
+def test_a_product_is_the_call_between_its_neighbours(run: tuple[Profile, InductorKernels]) -> None:
+    p, table = run
+    known = Generated(p, table)
+    products = [r for r in known.calls if named(p, r).startswith("nvjet")]
+    assert len(products) > 80
+    assert {len(known.calls[r]) for r in products} == {1}
+    assert {len(known.lines(r)[0]) for r in products} == {1}
+    # The bias that cuBLASLt adds is the forward pass's addmm; its lines are those of nn.Linear.
+    biased = {line for r in products if "_bias_" in named(p, r) for _, line in known.lines(r)[0]}
+    assert biased == {16, 20, 32, 34}
+
+
+def test_shares_add_up_to_what_is_known(run: tuple[Profile, InductorKernels]) -> None:
+    told = by_line(*run)
+    assert sum(s.ns for s in told.shares) == pytest.approx(told.known)
+    assert told.known == told.compiled
+    assert 0.9 < told.compiled / told.total < 1
+
+
+def test_a_run_that_does_not_fit_tells_names_only(run: tuple[Profile, InductorKernels]) -> None:
+    p, table = run
+    shorter = [r for r in table if r.call != 0]
+    known = Generated(p, shorter)
+    backward = [r for r in known.calls if named(p, r) == "triton_per_fused_sum_5"]
+    assert backward
+    assert not any(named(p, r).startswith("nvjet") for r in known.calls)
