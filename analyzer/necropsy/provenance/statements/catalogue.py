@@ -65,6 +65,12 @@ HOUSEKEEPING: Final = frozenset(
     getattr setattr callable iter id hash repr time perf_counter perf_counter_ns monotonic time_ns copy index count
     """.split()
 )
+# Methods of nn.Module that are generators: their frames show when items are fetched, wherever that is.
+GENERATORS: Final = frozenset(
+    """
+    parameters named_parameters buffers named_buffers children named_children modules named_modules
+    """.split()
+)
 # Methods that no submodule can be named after: nn.Module, Tensor and optimizers have them.
 METHODS: Final = frozenset(
     """
@@ -98,10 +104,11 @@ class Site(Struct):
 
 
 class Scope(Struct):
-    """What names of a function mean: imported ones, those of the file, and the modules of its class."""
+    """What names in a function mean: imported ones, those of the file, and the modules of its class."""
 
     imported: dict[str, str]  # name here -> its last name there
     functions: frozenset[str]
+    generators: frozenset[str]
     classes: frozenset[str]
     methods: frozenset[str]
     attributes: dict[str, tuple[str, ...]]  # self.X -> classes of its module
@@ -126,6 +133,8 @@ def call_site(node: ast.Call, scope: Scope) -> Site:
 
 
 def _of_name(name: str, line: int, scope: Scope) -> Site:
+    if name in scope.generators and name not in scope.local:
+        return Site(line, frozenset({name}), call=True, again=True)  # its frame shows when items are fetched
     if name in scope.functions and name not in scope.local:
         return Site(line, frozenset({name}), call=True, always=True)
     if name in scope.local or name not in (*scope.imported, *scope.classes, *dir(builtins)):
@@ -140,6 +149,8 @@ def _of_name(name: str, line: int, scope: Scope) -> Site:
 
 def _of_attribute(func: ast.Attribute, line: int, scope: Scope) -> Site:
     name, owner = func.attr, func.value
+    if name in scope.generators or name in GENERATORS:
+        return Site(line, frozenset({name}), classes=None, call=True, again=True)
     own = isinstance(owner, ast.Name) and owner.id == "self"
     if own and name in scope.attributes and name not in scope.methods:
         return Site(line, classes=scope.attributes[name], call=True, always=bool(scope.attributes[name]))
@@ -150,7 +161,7 @@ def _of_attribute(func: ast.Attribute, line: int, scope: Scope) -> Site:
         return Site(line, frozenset({"__init__", "__new__"}), call=True)
     return Site(
         line, frozenset({name}), classes=() if fixed else None, call=True,
-        always=name not in HOUSEKEEPING,
+        always=name not in HOUSEKEEPING and not name.startswith("__"),
     )  # fmt: skip
 
 

@@ -61,12 +61,12 @@ class Module:
             return [self.tree]
         if name in _COMPREHENSIONS:
             kind = _COMPREHENSIONS[name]
-            return [n for n in ast.walk(self.tree) if isinstance(n, kind) and getattr(n, "lineno", 0) == seen.line]
+            return [n for n in ast.walk(self.tree) if isinstance(n, kind) and _holds(n, seen.line, name)]
         if name == "<lambda>":
             return [n for n in ast.walk(self.tree) if isinstance(n, ast.Lambda) and n.lineno == seen.line]
         named = [n for n in ast.walk(self.tree) if isinstance(n, _NAMED) and n.name == name]
         if seen.entered:
-            return [n for n in named if _starts(n) == seen.line]
+            return [n for n in named if _starts(n) == seen.line] or [n for n in named if _yields(n, seen.line)]
         around = [n for n in named if n.lineno <= seen.line <= (n.end_lineno or n.lineno) and _calls(n, seen.line)]
         return list(sorted(around, key=_starts)[-1:])  # the innermost
 
@@ -79,9 +79,18 @@ class Module:
             owner = self._parents.get(owner)
         imported, functions, classes = _names_of(self.tree)
         nested = {n.name for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+        generators = {n.name for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef) and _generates(n)}
         methods = frozenset(n.name for n in owner.body if isinstance(n, _NAMED)) if owner is not None else frozenset()
         attributes = _modules_of(owner) if owner is not None else {}
-        return Scope(imported, frozenset(functions | nested), frozenset(classes), methods, attributes, frozenset(local))
+        return Scope(
+            imported,
+            frozenset(functions | nested),
+            frozenset(generators),
+            frozenset(classes),
+            methods,
+            attributes,
+            frozenset(local),
+        )
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -89,6 +98,26 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 def _starts(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+def _holds(node: ast.AST, line: int, name: str) -> bool:
+    """Whether a comprehension's frame can have this number: where it starts; of a resumed generator any of its lines."""
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+    return bool(first <= line <= last if name == "<genexpr>" else first == line)
+
+
+def _generates(node: ast.FunctionDef) -> bool:
+    """Whether a function is a generator; one that is made a context manager is not called as one."""
+    managed = any("contextmanager" in ast.dump(d) for d in node.decorator_list)
+    return not managed and any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
+
+
+def _yields(node: ast.AST, line: int) -> bool:
+    """Whether a generator can have been resumed on this line: that is the number of such a frame."""
+    return any(
+        isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) and n.lineno <= line <= (n.end_lineno or n.lineno)
+        for n in ast.walk(node)
+    )
 
 
 def _calls(node: ast.AST, line: int) -> bool:

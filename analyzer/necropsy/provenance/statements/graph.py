@@ -134,7 +134,7 @@ class Builder:
         return self._loop(s.body, s.orelse, self._truth(s.test, head), head, end)
 
     def _for(self, s: ast.For | ast.AsyncFor, at: int) -> int:
-        at = self._expr(s.iter, at)
+        at = self._show(_iterated(s.iter), self._expr(s.iter, at))
         head, end = self.graph.node(), self.graph.node()
         self.graph.edge(at, head)
         after = self._target(s.target, self._show(_next_of(s.iter), head))
@@ -264,7 +264,7 @@ class Builder:
     def _comprehension(self, e: _Comprehension, at: int) -> int:
         """A frame of its own (before Python 3.12, and always for generators) or a loop in place."""
         first = e.generators[0]
-        at = self._expr(first.iter, at)
+        at = self._show(_iterated(first.iter), self._expr(first.iter, at))
         end = self.graph.node()
         if isinstance(e, ast.GeneratorExp):
             return at  # it runs inside whatever consumes it
@@ -301,6 +301,11 @@ class Builder:
         node = self.graph.node()
         self.graph.edge(at, node)
         return node
+
+
+def _iterated(e: ast.expr) -> Site:
+    """What beginning to iterate can show."""
+    return Site(e.lineno, frozenset({"__iter__"}), ops(("unbind",)))
 
 
 def _next_of(e: ast.expr) -> Site:

@@ -19,7 +19,7 @@ from necropsy.provenance.statements.graph import Graph
 # Frames that Python makes beside the calls of the source (attribute hooks, constructors, context managers), and
 # those of built-in housekeeping (`<append>`).
 _BESIDE: Final = re.compile(
-    r"__(?!(?:next|iter|format|str|repr|bool)__$)\w+__$|_\w+_dispatcher$|<(?!(?:list|set|dict)comp>)\w+>$"
+    r"__(?!(?:next|iter|format|str|repr|bool)__$)\w+__$|_\w+_dispatcher$|<(?!(?:list|set|dict)comp>|lambda>)\w+>$"
 )
 MODULE, FRAME, OP = "module", "frame", "op"
 
