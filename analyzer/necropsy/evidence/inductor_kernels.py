@@ -6,7 +6,14 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from necropsy_parsers.inductor.records import GeneratedCode, GraphLines, KernelNodes, KernelStacks, NodeStacks
+from necropsy_parsers.inductor.records import (
+    GeneratedCode,
+    GraphLines,
+    KernelNodes,
+    KernelPlan,
+    KernelStacks,
+    NodeStacks,
+)
 from necropsy_parsers.records import Anchor, Frame, Origin
 
 from necropsy.evidence import Table
@@ -43,12 +50,12 @@ class InductorKernels(Table[InductorKernel]):
 
     name = "inductor_kernels"
     row = InductorKernel
-    accepts = (GeneratedCode, GraphLines, KernelStacks, KernelNodes, NodeStacks)
+    accepts = (GeneratedCode, GraphLines, KernelStacks, KernelNodes, KernelPlan, NodeStacks)
     formats = ("log", "inductor_debug", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=output_code,graph_code,aot_graphs,post_grad_graphs, or TORCH_TRACE=DIR"
     columns: ClassVar[dict[str, str]] = {
         "kernel": "name of a generated kernel; extern_kernels.mm or torch.ops.aten.mm.default of a library's",
-        "graph": "as AOT autograd numbers it (0_forward), empty before torch 2.2",
+        "graph": "as AOT autograd numbers it (0_forward), empty before torch 2.4",
         "compile_id": "compilation (0/1), empty where untold",
         "direction": "forward, backward or inference",
         "call": "place among the calls of the graph's code, from 0",

@@ -18,6 +18,7 @@ from necropsy_parsers.inductor.records import (
     GraphLines,
     KernelCall,
     KernelNodes,
+    KernelPlan,
     KernelStacks,
     NodeLine,
     NodeStacks,
@@ -87,6 +88,7 @@ class Graphs(Struct):
     stacks: Mapping[str, tuple[Frame, ...]] = field(default_factory=dict)
     computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scheduled: Sequence[NodeStacks] = ()
+    plans: Sequence[KernelPlan] = ()
 
 
 class Resolver:
@@ -98,6 +100,8 @@ class Resolver:
         for call in code.calls:
             for source, nodes in call.mapping:
                 self._mapped.setdefault(source, set()).update(nodes)
+        self._planned = _planned(code, graphs)
+        self._learnt = self._learn()
         self._alone = {o: s.frames[0] for s in graphs.scheduled if len(s.frames) == 1 for o in s.origins}
         self._order = {n: i for i, n in enumerate([*graphs.dynamo, *graphs.aot, *graphs.after])}
 
@@ -118,27 +122,33 @@ class Resolver:
         if found:
             known = all(n in self._g.after or n in self._g.aot for n in nodes)
             return _sorted(found, NODES, complete=known)
-        if call.nodes:
+        if call.nodes or self._planned.get(id(call)):
             return self._scheduled(call)
         frames = [(s, self._source(s)) for s in call.sources]
         named = self._weighed(frames, self._source_target)
         return _sorted(named, SOURCES, complete=all(f is not None for _, f in frames))
 
     def _scheduled(self, call: KernelCall) -> Lines:
-        """Lines of all scheduler nodes that compute nothing but nodes of this kernel."""
+        """Lines of the scheduler nodes in this kernel, else of all that compute nothing but nodes of it."""
         mine = frozenset(call.nodes)
-        found: dict[Frame, float] = {}
-        told: set[str] = set()
-        for s in self._g.scheduled:
-            if mine.issuperset(s.origins):
-                told.update(s.origins)
-                for frame in s.frames:
-                    found.setdefault(frame, 0.0)
-        for node in call.nodes:
+        nodes = self._planned.get(id(call)) or [s for s in self._g.scheduled if mine.issuperset(s.origins)]
+        told = {o for s in nodes for o in s.origins}
+        found = dict.fromkeys((f for s in nodes for f in s.frames), 0.0)
+        for node in told:
             alone = self._alone.get(node)
             if alone is not None and alone in found:
                 found[alone] += weight(_plain(node))
-        return _sorted(found, FUSION, complete=told == mine)
+        return _sorted(found, FUSION, complete=told >= mine)
+
+    def _learn(self) -> dict[str, Frame]:
+        """Names in comments of kernels that are one line: each of these names is of that line, if of any."""
+        found: dict[str, Frame] = {}
+        for call in self._code.calls:
+            lines = {_place(f): f for s in self._planned.get(id(call), ()) for f in s.frames}
+            if len(lines) == 1 and all(s.frames for s in self._planned[id(call)]):
+                for name in call.sources:
+                    found.setdefault(name, next(iter(lines.values())))
+        return found
 
     # -- libraries' kernels -----------------------------------------------------
 
@@ -182,6 +192,8 @@ class Resolver:
         by_nodes = {_place(f): f for n in self._mapped.get(name, ()) if (f := self._node(n) or self._alone.get(n))}
         if len(by_nodes) == 1:
             return next(iter(by_nodes.values()))
+        if not by_nodes and name in self._learnt:
+            return self._learnt[name]
         traced = self._g.dynamo.get(name)
         written = self._g.aot.get(name) or self._g.after.get(name)
         if traced is not None and traced.frame is not None:
@@ -203,6 +215,22 @@ class Resolver:
             if frame is not None:
                 found[frame] = found.get(frame, 0.0) + weight(target(name))
         return found
+
+
+def _planned(code: GeneratedCode, graphs: Graphs) -> dict[int, list[NodeStacks]]:
+    """Scheduler nodes of each generated call, if each has a list and all that comments tell agrees with it."""
+    calls = [c for c in code.calls if not c.extern]
+    if len(calls) != len(graphs.plans):
+        return {}
+    named = {s.name: s for s in graphs.scheduled}
+    found: dict[int, list[NodeStacks]] = {}
+    for call, plan in zip(calls, graphs.plans, strict=True):
+        nodes = [named[n] for n in plan.nodes if n in named]
+        if call.nodes and not {o for s in nodes for o in s.origins} <= frozenset(call.nodes):
+            return {}
+        if len(nodes) == len(plan.nodes):
+            found[id(call)] = nodes
+    return found
 
 
 def _key(call: KernelCall) -> str:
@@ -228,7 +256,7 @@ def _sorted(found: Mapping[Frame, float], how: str, *, complete: bool = True) ->
     return Lines(tuple(sorted(lines.values(), key=lambda w: -w.weight)), how, complete) if lines else Lines()
 
 
-Told = GeneratedCode | GraphLines | KernelStacks | KernelNodes | NodeStacks
+Told = GeneratedCode | GraphLines | KernelStacks | KernelNodes | KernelPlan | NodeStacks
 Writer = tuple[str, int | None, int | None, str]
 
 
@@ -270,6 +298,7 @@ class Book:
                 dict(stacks[0].stacks) if stacks and provenance else {},
                 dict(computed[0].nodes) if computed and provenance else {},
                 [r for r in near if isinstance(r, NodeStacks)],
+                [r for r in near if isinstance(r, KernelPlan)],
             ),
         )
 

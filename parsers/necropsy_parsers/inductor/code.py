@@ -10,8 +10,8 @@
         extern_kernels.addmm(primals_3, buf1, reinterpret_tensor(primals_2, (64, 64), (1, 64), 0), out=buf2)
 
 Comments are made by `get_kernel_metadata` (torch/_inductor/utils.py): the mapping stands under `Source Nodes` without
-a title up to 2.3, sorted by name up to 2.4; the fragment came with 2.5; `Unsorted` tells of nodes of several graphs.
-A kernel is defined where it is first called, so that its nodes are those of that call. C++ kernels bear no comments in
+a title up to 2.4, and names are sorted; title, fragment and the graph's order came with 2.5; `Unsorted` tells of nodes
+of several graphs. `AOT ID` came with 2.4. A kernel is defined where it is first called, so that its nodes are those of that call. C++ kernels bear no comments in
 any release. A name in the list may be empty: a node that a pass of Inductor made.
 """
 

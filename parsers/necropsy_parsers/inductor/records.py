@@ -28,7 +28,7 @@ class KernelCall(Struct, frozen=True):
 
 
 class GeneratedCode(Record, frozen=True):
-    """The code of one graph: `graph` as AOT autograd numbers it (`0_forward`, "" before torch 2.2), `direction` of it.
+    """The code of one graph: `graph` as AOT autograd numbers it (`0_forward`, "" before torch 2.4), `direction` of it.
 
     `group` is the input or folder that its graphs stand in, too.
     """
@@ -67,6 +67,7 @@ class NodeStacks(Record, frozen=True):
     """A scheduler node before fusion: the nodes of the graph that it computes (`origins`) and all of their lines."""
 
     group: str
+    name: str
     origins: tuple[str, ...]
     frames: tuple[Frame, ...]
 
@@ -76,3 +77,10 @@ class KernelNodes(Record, frozen=True):
 
     group: str
     nodes: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class KernelPlan(Record, frozen=True):
+    """The scheduler nodes of one generated kernel; those of a graph stand in the order of its code."""
+
+    group: str
+    nodes: tuple[str, ...]

@@ -2,7 +2,7 @@
 
     {"triton_poi_fused_relu_0:1": ["  File \\"/home/trainer/net.py\\", line 41, in forward\\n    y = F.relu(x)\\n"]}
 
-`inductor_provenance_tracking_kernel_stack_traces` (torch/_inductor/debug.py, since 2.9 with the number of the call
+`inductor_provenance_tracking_kernel_stack_traces` (torch/_inductor/debug.py, since 2.9, the number of the call
 behind the name; level 1 of `torch._inductor.config.trace.provenance_tracking_level`). A stack of several frames tells
 the way to a line; its innermost frame is the line. Nothing is told of a graph that came from a cache.
 `inductor_provenance_tracking_node_mappings` (since 2.7, in folders of TORCH_COMPILE_DEBUG, too) lists nodes under

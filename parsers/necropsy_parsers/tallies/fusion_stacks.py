@@ -56,13 +56,13 @@ class Tally:
                 continue
             self._last[who] = m["origins"]
             frames = _innermost(m["rest"])
-            if not frames:
-                continue
             counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
             anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, "")
             origins = tuple(p.strip() for p in m["origins"].decode("utf-8", "replace").split(","))
             self._nodes.append(
-                NodeStacks(anchor, self._name, origins, frames, origin=origin, seq=self._seq + anchor.start)
+                NodeStacks(
+                    anchor, self._name, m["name"].decode(), origins, frames, origin=origin, seq=self._seq + anchor.start
+                )
             )
 
     def records(self) -> Iterator[Record]:

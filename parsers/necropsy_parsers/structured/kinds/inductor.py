@@ -1,8 +1,8 @@
 """Generated code, the graphs that it was made from, and torch's own provenance of its kernels.
 
 `inductor_output_code` (torch/_inductor/graph.py), `dynamo_output_graph`, `aot_joint_graph`, `aot_forward_graph`,
-`aot_backward_graph`, `aot_inference_graph`, `inductor_post_grad_graph` (an artifact since 2.9), all since 2.3; kernel
-stacks since 2.8 at `trace.provenance_tracking_level` 1.
+`aot_backward_graph`, `aot_inference_graph`, `inductor_post_grad_graph` (an artifact in some releases); kernel stacks
+since 2.9 at `trace.provenance_tracking_level` 1.
 """
 
 from __future__ import annotations
