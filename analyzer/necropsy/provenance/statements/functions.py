@@ -83,14 +83,9 @@ class Module:
         methods = frozenset(n.name for n in owner.body if isinstance(n, _NAMED)) if owner is not None else frozenset()
         attributes = _modules_of(owner) if owner is not None else {}
         return Scope(
-            imported,
-            frozenset(functions | nested),
-            frozenset(generators),
-            frozenset(classes),
-            methods,
-            attributes,
+            imported, frozenset(functions | nested), frozenset(generators), frozenset(classes), methods, attributes,
             frozenset(local),
-        )
+        )  # fmt: skip
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -101,7 +96,7 @@ def _starts(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
 
 
 def _holds(node: ast.AST, line: int, name: str) -> bool:
-    """Whether a comprehension's frame can have this number: where it starts; of a resumed generator any of its lines."""
+    """Whether a comprehension's frame can have this number: its first line, of a resumed generator any of its lines."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     return bool(first <= line <= last if name == "<genexpr>" else first == line)
 

@@ -271,8 +271,8 @@ class Builder:
         own = self._split(at)
         self.graph.edge(self._show(Site(e.lineno, frozenset({_INLINED[type(e)]})), own), end)
         head = self._split(at)
-        self.graph.edge(head, end)
         within = self._show(_next_of(first.iter), head)
+        self.graph.edge(within, end)  # the last fetch shows, too, and finds nothing
         for more in e.generators[1:]:
             within = self._show(_next_of(more.iter), self._expr(more.iter, within))
         for test in (t for g in e.generators for t in g.ifs):

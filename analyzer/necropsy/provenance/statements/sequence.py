@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from necropsy.provenance.statements.catalogue import Site
+from necropsy.provenance.statements.catalogue import GENERATORS, Site
 from necropsy.provenance.statements.graph import Graph
 
 # Frames that Python makes beside the calls of the source (attribute hooks, constructors, context managers), and
@@ -68,7 +68,9 @@ class Laid:
         """Whether an event says nothing about where the call is."""
         if event.kind == OP:
             return not any(s is not None and event.name in s.ops for s in self._graph.sites)
-        return event.kind == FRAME and _BESIDE.match(event.name) is not None
+        # A generator that is thrown away before its end closes those inside it: their frames show once more.
+        closed = event.name in GENERATORS and self.stray(event)
+        return event.kind == FRAME and (closed or _BESIDE.match(event.name) is not None)
 
     def _mask(self, event: Event) -> int:
         if event not in self._may:
@@ -96,8 +98,7 @@ class Laid:
                 continue
             hit = now & self._mask(event) & emits
             forward.append(hit)
-            stay = now if self.stray(event) else 0
-            now = _union(closure, hit) | stay
+            now = _union(closure, hit)
             if not now:
                 return []
         accept = 1 << self._graph.exit if whole else ~0
@@ -114,8 +115,7 @@ class Laid:
                 continue
             alive = [n for n in _bits(forward[i]) if self._closure[n] & goal]
             found[i] = alive
-            reached = sum(1 << n for n in alive)
-            goal = reached | (goal if self.stray(events[i]) else 0)
+            goal = sum(1 << n for n in alive)
         return found
 
     def _under_way(self, line: int) -> int:
