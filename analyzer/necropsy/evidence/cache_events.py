@@ -24,12 +24,16 @@ class CacheEvents(RecordTable[CacheEvent]):
         "state": "hit, miss or bypass",
         "key": "key of the graph, or empty",
         "reason": "why it was kept out",
-        "parts": "(name, hash) of what the key was made of",
+        "parts": "`[hash] name` of what the key was made of",
     }
 
 
 def differing(a: CacheEvent, b: CacheEvent) -> tuple[str, ...]:
     """Names of the parts that differ; none where most do, which is another program."""
     one, other = Counter(a.parts), Counter(b.parts)
-    names = dict.fromkeys(name for name, _ in (*(one - other), *(other - one)))
-    return tuple(names) if len(names) * 2 < len({n for n, _ in (*one, *other)}) else ()
+    names = dict.fromkeys(_name(part) for part in (*(one - other), *(other - one)))
+    return tuple(names) if len(names) * 2 < len({_name(part) for part in (*one, *other)}) else ()
+
+
+def _name(part: str) -> str:
+    return part.partition("] ")[2]

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from necropsy_parsers.messages import Common, Message
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
-from necropsy_parsers.structured.framing import payload_of
+from necropsy_parsers.structured.framing import payload_of, raw_payload
 
 STREAM: Final = "TORCH_TRACE"  # `Origin.stream` of all that comes from structured logs
 UNNAMED: Final = "<interned {}>"
@@ -99,8 +99,8 @@ class Entry(Struct, frozen=True, dict=True, weakref=True):
 
     def decoded(self, kind: type[T]) -> T | None:
         """The payload, which is JSON, as a `kind`; None where it is something else."""
-        try:
-            return msgspec.json.decode(self.payload, type=kind, strict=False)
+        try:  # the tabs before its lines are blanks to JSON, too
+            return msgspec.json.decode(raw_payload(self.data), type=kind, strict=False)
         except (msgspec.MsgspecError, ValueError):
             return None
 

@@ -24,13 +24,37 @@ HEAD: Final = re.compile(
 )
 
 
+class Stretch:
+    """Entries that follow each other, as bytes; lines are counted once, up to where somebody asks."""
+
+    def __init__(self, data: bytes, start: int, line: int) -> None:
+        self.data, self.start = data, start
+        self._at, self._line = 0, line
+
+    def line(self, offset: int) -> int:
+        """The 1-based line in the input at `offset` from the beginning of the stretch; offsets must not fall."""
+        self._line += self.data.count(b"\n", self._at, offset)
+        self._at = max(self._at, offset)
+        return self._line
+
+
 class Piece(Struct, frozen=True, gc=False):
-    """One entry as bytes: `start` is its offset in the input, `line` is 1-based, `last` tells that the input ends."""
+    """One entry as bytes: `at` is its offset in its stretch, `last` tells that the input ends with it."""
 
     data: bytes
-    start: int
-    line: int
+    stretch: Stretch
+    at: int
     last: bool
+
+    @property
+    def start(self) -> int:
+        """Its offset in the input."""
+        return self.stretch.start + self.at
+
+    @property
+    def line(self) -> int:
+        """Its 1-based line in the input."""
+        return self.stretch.line(self.at)
 
 
 def pieces(chunks: Iterable[bytes]) -> Iterator[Piece]:
@@ -48,34 +72,40 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[Piece]:
             continue
         joined = b"".join([*held, chunk])
         cut += len(joined) - len(chunk)
-        for piece in _split(joined[:cut], start, line, last=False):
-            yield piece
-            line = piece.line + piece.data.count(b"\n") + 1
+        stretch = Stretch(joined[:cut], start, line)
+        yield from _split(stretch, last=False)
+        line = stretch.line(cut) + 1
         start += cut + 1
         held, size = [joined[cut + 1 :]], 0
-    yield from _split(b"".join(held), start, line, last=True)
+    yield from _split(Stretch(b"".join(held), start, line), last=True)
 
 
-def _split(data: bytes, start: int, line: int, *, last: bool) -> Iterator[Piece]:
-    """Entries of a stretch that begins with one and ends with one."""
-    parts = data.split(_NEXT)
+def _split(stretch: Stretch, *, last: bool) -> Iterator[Piece]:
+    """The entries of a stretch."""
+    parts = stretch.data.split(_NEXT)
+    end, at = len(parts) - 1, 0
     for number, part in enumerate(parts):
         whole = b"V" + part if number else part
-        yield Piece(whole, start, line, last and number == len(parts) - 1)
-        start += len(whole) + 1
-        line += whole.count(b"\n") + 1
+        yield Piece(whole, stretch, at, last and number == end)
+        at += len(whole) + 1
 
 
 def foreign_lines(data: bytes) -> int:
     """How many lines of an entry are neither its head nor its payload."""
-    return sum(1 for _ in _FOREIGN.finditer(data)) if data.count(b"\n") != data.count(b"\n\t") else 0
+    if data.count(b"\n") - data.endswith(b"\n") == data.count(b"\n\t"):
+        return 0
+    return sum(1 for _ in _FOREIGN.finditer(data))
+
+
+def raw_payload(data: bytes) -> bytes:
+    """An entry's payload with the tabs before its lines, without what strangers wrote behind it."""
+    at = data.find(b"\n\t")
+    if at < 0:
+        return b""
+    stranger = _FOREIGN.search(data, at) if foreign_lines(data) else None
+    return data[at + 2 : stranger.start() if stranger else len(data)]
 
 
 def payload_of(data: bytes) -> str:
-    """An entry's payload as torch wrote it, without what strangers wrote behind it."""
-    at = data.find(b"\n\t")
-    if at < 0:
-        return ""
-    stranger = _FOREIGN.search(data, at)
-    body = data[at + 2 : stranger.start() if stranger else len(data)]
-    return body.replace(b"\n\t", b"\n").decode("utf-8", "replace").rstrip("\r\n")
+    """An entry's payload as torch wrote it."""
+    return raw_payload(data).replace(b"\n\t", b"\n").decode("utf-8", "replace").rstrip("\r\n")

@@ -19,9 +19,11 @@ from necropsy_parsers.text.clean import strip_ansi
 from necropsy_parsers.text.naming import Named
 from necropsy_parsers.text.stamp import glog_stamp
 
+PREFIX: Final = 600  # bytes of a head before its JSON: time, process, and the path of a source file
 SHOWN: Final = 200  # bytes quoted of an entry
 _KIND: Final = re.compile(rb'\{\s*"(\w+)"')
 _DECODE: Final = msgspec.json.Decoder(Head)
+_ANY: Final = msgspec.json.Decoder(msgspec.Raw)
 _CONTEXT: Final = frozenset(
     {"rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "has_payload", "stack", "process"}
 )
@@ -44,32 +46,46 @@ class StructuredReader:
 
     def _read(self, piece: Piece) -> Iterator[Record]:
         data = piece.data
-        m = HEAD.match(data)
-        if m is None:
-            if data.strip():
-                self._foreign(piece, 1 + data.rstrip().count(b"\n"))
-            return
-        if strangers := foreign_lines(data):
-            self._foreign(piece, strangers)
-        raw = m["json"]
-        head = _decoded(raw)
+        at = data.find(b"] {", 0, PREFIX)
+        end = data.find(b"\n", at) if at >= 0 else 0
+        raw = data[at + 2 : end if end >= 0 else len(data)] if at >= 0 else b""
+        head = _decoded(raw) if raw else None
         if head is None:
-            self._lost(piece, "the JSON of its head is damaged")
+            self._unread(piece)
             return
         if piece.last and data[-1:] != b"\n" and _cut(head, data):
             self._lost(piece, "")
             return
-        if head.interned is not None:
-            text, number = head.interned
-            pid = int(m["pid"])
-            self._files.setdefault(pid, {})[number] = text
-            origin = Origin(pid=pid, stream=STREAM)
-            yield Interned(self._anchor(piece), number, text, origin=origin, seq=self._seq + piece.start)
-            return
         kind = _kind(raw)
+        if kind == "chromium_event":
+            if not _whole(data, end):
+                self._lost(piece, "a payload is damaged")
+            return
         reader = self._readers.get(f"artifact:{head.artifact.name}" if head.artifact is not None else kind)
-        if reader is not None:
+        if reader is None and head.interned is None:
+            return
+        m = HEAD.match(data)
+        if m is None:
+            self._unread(piece)
+            return
+        if strangers := foreign_lines(data):
+            self._foreign(piece, strangers)
+        if head.interned is not None:
+            yield self._string(piece, int(m["pid"]), *head.interned)
+        elif reader is not None:
             yield from reader.read(self._entry(piece, m, kind, head))
+
+    def _string(self, piece: Piece, pid: int, text: str, number: int) -> Record:
+        self._files.setdefault(pid, {})[number] = text
+        origin = Origin(pid=pid, stream=STREAM)
+        return Interned(self._anchor(piece), number, text, origin=origin, seq=self._seq + piece.start)
+
+    def _unread(self, piece: Piece) -> None:
+        """Not an entry, or a damaged one."""
+        if HEAD.match(piece.data) is not None:
+            self._lost(piece, "the JSON of its head is damaged")
+        elif piece.data.strip():
+            self._foreign(piece, 1 + piece.data.rstrip().count(b"\n"))
 
     def _entry(self, piece: Piece, m: re.Match[bytes], kind: str, head: Head) -> Entry:
         pid = int(m["pid"])
@@ -101,6 +117,17 @@ class StructuredReader:
         shown = piece.data[start : start + SHOWN].split(b"\n", 1)[0].decode("utf-8", "replace")
         shown = strip_ansi(shown).replace("\t", " ").strip()
         return Anchor(self._name, piece.start + start, piece.start + len(piece.data), line, shown)
+
+
+def _whole(data: bytes, end: int) -> bool:
+    """Whether the payload behind `end`, which is JSON, is whole: tabs between its lines are blanks to JSON, too."""
+    if end < 0 or end == len(data) - 1:
+        return True
+    try:
+        _ANY.decode(data[end:])
+    except (msgspec.MsgspecError, ValueError):
+        return b"NaN" in data or b"Infinity" in data
+    return True
 
 
 def _decoded(raw: bytes) -> Head | None:

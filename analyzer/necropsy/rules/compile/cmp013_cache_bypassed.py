@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from posixpath import basename
 
 from necropsy_parsers.messages.cache_bypass import CacheBypass
 from necropsy_parsers.structured.kinds.caches import CacheEvent
@@ -41,6 +42,7 @@ from necropsy_parsers.structured.kinds.caches import CacheEvent
 from necropsy.claim import from_record, one_line
 from necropsy.evidence.cache_bypasses import CacheBypasses
 from necropsy.evidence.cache_events import CacheEvents, differing
+from necropsy.evidence.compiles import CompileRow, Compiles
 from necropsy.finding import Finding, Fix, Related, Severity
 from necropsy.rule import rule
 
@@ -48,9 +50,9 @@ _CHOSEN = re.compile(r"FX graph cache is not enabled|[Cc]ache(?: is)? disabled|f
 
 
 @rule("CMP013", "cache-bypassed", Severity.NOTE)
-def check(bypasses: CacheBypasses, events: CacheEvents | None) -> Iterator[Finding]:
+def check(bypasses: CacheBypasses, events: CacheEvents | None, compiles: Compiles | None) -> Iterator[Finding]:
     """One note a reason, over all graphs, ranks and both caches; one for keys that differ between runs."""
-    yield from _changed(events or ())
+    yield from _changed(events or (), compiles or ())
     groups: dict[str, list[CacheBypass]] = {}
     for row in bypasses:
         if row.reason and not _CHOSEN.search(row.reason):
@@ -71,17 +73,20 @@ def check(bypasses: CacheBypasses, events: CacheEvents | None) -> Iterator[Findi
         )
 
 
-def _changed(events: Iterable[CacheEvent]) -> Iterator[Finding]:
+def _changed(events: Iterable[CacheEvent], compiles: Iterable[CompileRow]) -> Iterator[Finding]:
     """A graph that two runs compiled under keys that differ, and the parts that make the difference."""
+    functions = {(r.origin.pid, r.compile_id): (basename(r.file), r.function) for r in compiles if r.file}
     known: dict[tuple[object, ...], CacheEvent] = {}
     found: dict[tuple[str, ...], list[tuple[CacheEvent, CacheEvent]]] = {}
     for event in sorted(events, key=lambda e: e.seq):
-        if event.state == "bypass" or not event.parts:
+        compile_id = event.origin.compile_id.split("_")[0]
+        function = functions.get((event.origin.pid, compile_id))
+        if event.state == "bypass" or not event.parts or function is None:
             continue
-        earlier = known.setdefault((event.cache, event.origin.rank, event.origin.compile_id), event)
+        earlier = known.setdefault((event.cache, event.origin.rank, compile_id, function), event)
         if event.state == "miss" and earlier.origin.pid != event.origin.pid and earlier.key != event.key:
             parts = differing(earlier, event)
-            if parts:
+            if parts and "gm" not in parts:  # another graph is another program
                 found.setdefault(parts, []).append((earlier, event))
     for parts, pairs in found.items():
         earlier, event = pairs[0]

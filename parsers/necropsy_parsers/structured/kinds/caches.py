@@ -7,7 +7,6 @@ with the key and, part by part, what went into it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,12 +15,12 @@ from msgspec import Struct, field
 from necropsy_parsers.messages.cache_bypass import CacheBypass
 from necropsy_parsers.records import Record
 from necropsy_parsers.structured.entry import Entry
-from necropsy_parsers.structured.kinds import Plain, Reader
+from necropsy_parsers.structured.kinds import Reader
 
 CACHES: Final = {"fx_graph": "FX graph cache", "fx_graph_bundled": "FX graph cache", "aotautograd": "autograd cache"}
 KINDS: Final = tuple(f"artifact:{cache}_cache_{state}" for cache in CACHES for state in ("hit", "miss", "bypass"))
-_PART: Final = re.compile(r"\[(\w+)\] ([^:\n]{1,120})(?::|$)")
 MAX_PARTS: Final = 400
+MAX_KEYS: Final = 200
 
 
 class Told(Struct, frozen=True):
@@ -30,30 +29,54 @@ class Told(Struct, frozen=True):
     key: str | None = None
     reason: str | None = field(default=None, name="cache_bypass_reason")
     components: list[str] | None = None
-    time_saved_ns: float | None = None
 
 
 class CacheEvent(Record, frozen=True):
-    """One answer of a cache. `state`: hit, miss or bypass; `parts` are (name, hash) of what the key was made of."""
+    """One answer of a cache. `state`: hit, miss or bypass; `parts` are `[hash] name` of what the key was made of."""
 
     cache: str
     state: str
     key: str
     reason: str
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[str, ...]
+
+
+class Bare(Struct, frozen=True):
+    """The same without the parts, which are most of it."""
+
+    key: str | None = None
+    reason: str | None = field(default=None, name="cache_bypass_reason")
+
+
+class _Answers:
+    """Keeps the parts of the first keys only: they are long, and later ones differ in the same."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+
+    def read(self, entry: Entry) -> Iterator[Record]:
+        """An answer, and the reason why a graph is kept out."""
+        self._kept += 1
+        parts: tuple[str, ...] = ()
+        told: Told | Bare
+        if self._kept <= MAX_KEYS:
+            told = entry.decoded(Told) or Told()
+            # `[hash] name: what went into the key`; the last is long.
+            parts = tuple([text[:120].split(": ", 1)[0] for text in (told.components or ())[:MAX_PARTS]])
+        else:
+            told = entry.decoded(Bare) or Bare()
+        name, _, state = entry.name.rpartition("_")
+        cache = CACHES[name.removesuffix("_cache")]
+        reason = (told.reason or "").strip().split("\n", 1)[0].strip(" .")
+        yield CacheEvent(entry.anchor, cache, state, told.key or "", reason, parts, **entry.common)
+        if state == "bypass" and reason:
+            yield CacheBypass(entry.anchor, cache, reason, **entry.common)
+
+    def finish(self) -> Iterator[Record]:
+        """Nothing."""
+        return iter(())
 
 
 def make() -> Reader:
     """A reader of caches' answers."""
-    return Plain(_read)
-
-
-def _read(entry: Entry) -> Iterator[Record]:
-    told = entry.decoded(Told) or Told()
-    name, _, state = entry.name.rpartition("_")
-    cache = CACHES[name.removesuffix("_cache")]
-    reason = (told.reason or "").strip().split("\n", 1)[0].strip(" .")
-    parts = tuple((m[2], m[1]) for m in map(_PART.match, (told.components or ())[:MAX_PARTS]) if m is not None)
-    yield CacheEvent(entry.anchor, cache, state, told.key or "", reason, parts, **entry.common)
-    if state == "bypass" and reason:
-        yield CacheBypass(entry.anchor, cache, reason, **entry.common)
+    return _Answers()
