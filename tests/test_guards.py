@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from necropsy_parsers.grammars import guard
 from necropsy_parsers.grammars.guard import parse
 from necropsy_parsers.messages import Message
 from necropsy_parsers.messages.recompile import Recompile
@@ -101,7 +103,7 @@ def test_any_text_is_a_guard_or_stays_raw(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["(" * 3000, "[" * 1900, "x == " * 300, "- " * 900 + "1", "a  # " * 20_000])
 def test_hostile_guards_cost_little(text: str) -> None:
-    parse("x == 1")  # builds the grammar
+    parse("x == -1")  # builds the grammar
     began = time.process_time()
     found = failure(text)
     assert found is None or found.guard.raw
@@ -244,6 +246,26 @@ class TestPlace:
     @pytest.mark.parametrize("file", ["nn/modules/dropout.py", "_dynamo/utils.py", "transformers/models/x.py"])
     def test_a_library_is_not_accused(self, file: str) -> None:
         assert guard_place(GuardFailure("y == 7", comment=Frame(file, 5, "forward")), {"/opt/app/a.py"}) is None
+
+
+PLAIN = (
+    *(
+        "self.steps == 3",
+        "L['self']._modules['layers']._modules['0'].k == 12",
+        "G['LIMIT'] == 0",
+        "x[3].mode == 'train'",
+    ),
+    *("L['self'].name == ''", "d['a']['b'] == 7", "k == 0x1f", "a.dtype == 3", "x.is == 3", "not == 3", "inf == 2"),
+    "___check_type_id(k, 140582922321120), type=<class 'int'>",
+    "___check_type_id(L['self'].mask, 9441), type=<class 'a.b.List'>",
+)
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_guards_are_told_without_the_grammar_as_with_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = parse.__wrapped__(text)
+    monkeypatch.setattr(guard, "_PLAIN", re.compile("(?!)"))
+    assert plain == parse.__wrapped__(text)
 
 
 def test_a_log_without_recompilations_imports_no_grammar(root: Path, tmp_path: Path) -> None:

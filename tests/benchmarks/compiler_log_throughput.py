@@ -52,6 +52,7 @@ EVENTS: Final = (
 
 
 def _head(n: int, place: str, artifact: str) -> str:
+    n = n // 40 * 40  # the lines of one logged message have one clock
     clock = f"{n // 3600000 % 24:02d}:{n // 60000 % 60:02d}:{n // 1000 % 60:02d}.{n % 1000:03d}000"
     tag = f" [__{artifact}]" if artifact else ""
     return f"V1012 {clock} 3311 torch/{place}] [{n // 5000}/0]{tag} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from necropsy_parsers.patterns import lazily
@@ -29,6 +30,7 @@ _LIBRARY: Final = lazily(
 )
 
 
+@lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
     """Whether `file` belongs to Python, to an installed package or to generated code."""
     return _LIBRARY.search(file) is not None

@@ -15,6 +15,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from ahocorasick_rs import AhoCorasick, Implementation
@@ -111,7 +112,9 @@ def all_messages() -> tuple[MessageFormat, ...]:
     return tuple(found)
 
 
+MANY: Final = 300  # texts after which it is made in any case
 LONG: Final = 4096  # characters of a text for which the DFA, twice as fast and ready in 7 ms instead of one, is made
+_ASKED: Final = count()
 
 
 @cache
@@ -124,7 +127,7 @@ def _index(*, long: bool) -> tuple[AhoCorasick, tuple[MessageFormat, ...]]:
 
 def kinds_of(text: str) -> list[MessageFormat]:
     """The kinds one of whose literals stands in `text`, sorted by name."""
-    search, kinds = _index(long=len(text) > LONG)
+    search, kinds = _index(long=next(_ASKED) > MANY or len(text) > LONG)
     found = {i for i, _, _ in search.find_matches_as_indexes(text, overlapping=True)}
     if len(found) < 2:
         return [kinds[i] for i in found]

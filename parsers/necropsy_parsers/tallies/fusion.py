@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -54,6 +55,7 @@ MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further
 # a tenth of the time; whose they are is then asked of some in each chunk.
 ONE_BY_ONE: Final = 10_000
 ASKED: Final = 200
+FEW: Final = 8  # reasons of a chunk that are looked for one by one
 
 Stack = tuple[Frame, ...]  # outermost first
 
@@ -136,26 +138,20 @@ class Tally:
         self._fused += said.pop(b"fusing ", 0)
         self._graphs += said.pop(_FIRST_ROUND, 0)
         counted: dict[bytes, _Pair] = {}
-        left = 0
+        others: list[bytes] = []
         for reason, count in said.items():
             if (pair := self._trivial_pair(reason)) is not None:
                 counted[reason] = pair
                 pair.count += count
                 self._refused += count
             elif not reason.startswith(b"====="):
-                left += count
-        for number, m in enumerate(_LINE.finditer(chunk)):
-            if number >= ASKED and not left:
-                break
-            if m.lastgroup != "reason":
-                continue
-            pair = counted.get(m["reason"])
-            if pair is None:
-                left -= 1
-                self._refuse(chunk, m, start)
-            elif number < ASKED:
+                others.append(reason)
+        for m in islice(_LINE.finditer(chunk), ASKED):
+            if m.lastgroup == "reason" and (pair := counted.get(m["reason"])) is not None:
                 begin = chunk.rfind(b"\n", 0, m.start()) + 1
                 _writers(pair, chunk[begin : begin + min(m.start() - begin, 200)])
+        for m in _refusals(chunk, others):
+            self._refuse(chunk, m, start)
 
     def _trivial_pair(self, reason: bytes) -> _Pair | None:
         """What is counted for this trivial reason, if it was seen before."""
@@ -218,6 +214,19 @@ class Tally:
                         return found
                     break
         return ()
+
+
+def _refusals(chunk: bytes, reasons: list[bytes]) -> Iterator[re.Match[bytes]]:
+    """The refusals for these reasons, in order: a few reasons are looked for, for many each refusal is looked at."""
+    if len(reasons) > FEW:
+        wanted = set(reasons)
+        yield from (m for m in _LINE.finditer(chunk) if m.lastgroup == "reason" and m["reason"] in wanted)
+        return
+    for position in sorted({p for reason in reasons for p in places(chunk, reason)}):
+        mark = chunk.rfind(_FUSION, chunk.rfind(b"\n", 0, position) + 1, position)
+        found = _LINE.match(chunk, mark) if mark >= 0 else None
+        if found is not None and found.lastgroup == "reason" and found.start("reason") == position:
+            yield found
 
 
 def _same_writer(text: bytes, position: int, head: bytes) -> bool:

@@ -40,6 +40,7 @@ _STACK: Final = re.compile(r"^User code traceback:|from user code at:$")
 # A head as torch 2.2 and later write it, whatever stands before; and the beginning of one that reports no error.
 _FORM: Final = re.compile(rb"[VIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{6})(?P<pid> +\d+ torch/)")
 _OTHER: Final = re.compile(rb"[VIW](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{6})")
+_ARTIFACT: Final = b" [__"
 _DEEP: Final = b"]" + 9 * b" "  # what stands deep in from the margin, see `takes`
 HEAD_WITHIN: Final = 300  # bytes of a line in which that is looked for
 LONG_LINE: Final = 16 * 1024  # such lines go the long way
@@ -117,9 +118,14 @@ class Entry(Struct):
         if mine is None or not chunk.startswith(self.prefix[: mine.start()], begin):
             return False
         other = _OTHER.match(chunk, begin + mine.start())
+        level = mine.start() + 1
         return (
             other is not None
-            and other["time"] != mine["time"]
+            and (
+                other["time"] != mine["time"]
+                # Without an artifact any other place or compilation is another message.
+                or (_ARTIFACT not in self.prefix and not chunk.startswith(self.prefix[level:], begin + level))
+            )
             and chunk.startswith(mine["pid"], other.end())
             and chunk.find(_DEEP, begin, begin + HEAD_WITHIN) < 0
         )
