@@ -45,8 +45,12 @@ def places(frames: tuple[Frame, ...]) -> set[tuple[str, int | None]]:
     return {(f.file, f.line) for f in frames}
 
 
-def measured(records: list[Record], truth: list[Record], *, generated: bool = True) -> tuple[float, float, int]:
-    """Precision and recall of (call, line) pairs against torch's own stacks, and how many calls were compared."""
+def measured(records: list[Record], truth: list[Record], *, products: bool = False) -> tuple[float, float, int]:
+    """Precision and recall of (call, line) pairs against torch's own stacks, and how many calls were compared.
+
+    `products` only: libraries' kernels of which torch knows the one operation. Of others (`convolution_backward`) it
+    lists what was fused into their inputs; the operation's own line must be among those.
+    """
     stacks = [dict(r.stacks) for r in truth if isinstance(r, KernelStacks)]
     book = Book(records)  # type: ignore[arg-type]
     right = wrong = missed = calls = 0
@@ -54,10 +58,11 @@ def measured(records: list[Record], truth: list[Record], *, generated: bool = Tr
     for code, own in zip(book.codes, stacks, strict=True):
         resolver = book.resolver(code, provenance=False)
         for call in code.calls:
-            if not generated and not call.extern:
-                continue
             theirs = places(own[f"{call.name}:{call.handle}"])
             mine = places(tuple(w.frame for w in resolver.lines(call).lines))
+            if products and (not call.extern or len(theirs) > 1):
+                assert mine <= theirs
+                continue
             right, wrong, missed = right + len(mine & theirs), wrong + len(mine - theirs), missed + len(theirs - mine)
             calls += 1
     return right / max(1, right + wrong), right / max(1, right + missed), calls

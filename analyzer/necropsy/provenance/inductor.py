@@ -167,12 +167,14 @@ class Resolver:
         how = SOURCES if nodes or self._g.dynamo else FUSION
         if last is not None and (not same or _place(last) in same):
             return _sorted({last: weight(op)}, how)
-        # A pass replaced the operation: that of its kind is meant which takes something that the comment names.
+        # A pass replaced the operation: that of its kind is meant which takes an input of the call, or what the comment
+        # names.
         given = {n for s in names for n in self._mapped.get(s, ())}
         given.update(names if self._g.dynamo or self._code.direction == "backward" else ())
-        fed = [n.frame for n in alike if not given.isdisjoint(_ARGUMENT.findall(n.args)) and n.frame]
-        if len({_place(f) for f in fed}) == 1:
-            return _sorted({fed[0]: weight(op)}, NODES)
+        for taken in (frozenset(call.inputs), given):
+            fed = [n.frame for n in alike if not taken.isdisjoint(_ARGUMENT.findall(n.args)) and n.frame]
+            if len({_place(f) for f in fed}) == 1:
+                return _sorted({fed[0]: weight(op)}, NODES)
         frames = {_place(f): f for s in names if (f := self._source(s)) is not None and _place(f) in same}
         return _sorted(dict.fromkeys(frames.values(), weight(op)), how)
 

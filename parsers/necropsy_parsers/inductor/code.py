@@ -11,8 +11,9 @@
 
 Comments are made by `get_kernel_metadata` (torch/_inductor/utils.py): the mapping stands under `Source Nodes` without
 a title up to 2.4, and names are sorted; title, fragment and the graph's order came with 2.5; `Unsorted` tells of nodes
-of several graphs. `AOT ID` came with 2.4. A kernel is defined where it is first called, so that its nodes are those of that call. C++ kernels bear no comments in
-any release. A name in the list may be empty: a node that a pass of Inductor made.
+of several graphs. `AOT ID` came with 2.4. A kernel is defined where it is first called, so that its nodes are those of
+that call. C++ kernels bear no comments in any release. A name in the list may be empty: a node that a pass of Inductor
+made.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ LINE: Final = (
     rb"|(?P<defined>\w+) = async_compile\.\w+\("
     rb"|[ \t]+(?P<args>[\w, ]+) = args\b"
     rb"|[ \t]+(?:\w+ = )?(?P<call>extern_kernels\.\w+|(?:torch\.ops|aten)\.[\w.]+|(?:triton|cpp|pallas|cutedsl)_\w+"
-    rb"|\w+(?=\.run\())(?:\.run)?\()"
+    rb"|\w+(?=\.run\())(?:\.run)?\((?P<given>[^\n]*))"
 )
+MAX_ARGS: Final = 2_000  # characters of a call's arguments
+_INPUT: Final = re.compile(r"\b(?!buf\d)[a-z]\w*\b")
 _LINES: Final = re.compile(rb"^" + LINE, re.MULTILINE)
 # Calls of operators that are no kernels of the program.
 _NO_KERNEL: Final = re.compile(
@@ -83,7 +86,7 @@ class CodeReader:
             self._defined[part["defined"]] = self._comment
             self._comment = _Comment()
         elif "call" in part:
-            self._call(part["call"])
+            self._call(part["call"], part["given"])
         else:
             self._note(part)
 
@@ -101,7 +104,7 @@ class CodeReader:
         elif "source" in part and len(c.mapping) < MAX_NODES:
             c.mapping[part["source"]] = _names(part["mapped"])
 
-    def _call(self, name: str) -> None:
+    def _call(self, name: str, given: str) -> None:
         if _NO_KERNEL.match(name) or len(self.calls) >= MAX_CALLS:
             return
         own, first = self._comment, self._defined.get(name)
@@ -122,6 +125,7 @@ class CodeReader:
                 tuple(told.mapping.items()),
                 own.ordered if own.sources else told.ordered,
                 own.handle,
+                tuple(dict.fromkeys(_INPUT.findall(given[:MAX_ARGS]))) if extern else (),
             )
         )
         self._comment = _Comment()

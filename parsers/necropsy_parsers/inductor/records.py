@@ -12,9 +12,10 @@ class KernelCall(Struct, frozen=True):
 
     `name` is that of a generated kernel, or `extern_kernels.mm`, `torch.ops.aten.convolution_backward.default` of a
     library's. `sources` are nodes as the comment at the call names them (`Source Nodes`; of the forward pass those of
-    Dynamo's graph, of the backward pass AOT autograd's), `sorted` tells that they stand in the graph's order. `nodes`
+    Dynamo's graph, of the backward pass AOT autograd's), `ordered` tells that they stand in the graph's order. `nodes`
     are those of the graph after Inductor's passes, known where the kernel is defined for this call. `mapping` tells
-    which source became which of those. `handle` is the number that torch's provenance tracking gave the call.
+    which source became which of those. `handle` is the number that torch's provenance tracking gave the call; `inputs`
+    are the names among a library kernel's arguments, buffers left out.
     """
 
     name: str
@@ -25,6 +26,7 @@ class KernelCall(Struct, frozen=True):
     mapping: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ordered: bool = False
     handle: str = ""
+    inputs: tuple[str, ...] = ()
 
 
 class GeneratedCode(Record, frozen=True):
