@@ -29,16 +29,18 @@ MAX_CALLS: Final = 5_000  # kept of one graph
 MAX_NODES: Final = 2_000  # kept of one comment
 # What may follow the head of a line in a log, or the margin; bytes, so that tallies can search whole chunks.
 LINE: Final = (
-    rb"(?:(?P<begin>Output code:)|# AOT ID: \['(?P<graph>[^'\]]*)'\]"
-    rb"|[ \t]*(?:\#|//) (?:(?P<sort>Topologically Sorted |Unsorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\]"
-    rb"(?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
-    rb"|\[Provenance debug handles\] (?P<handled>[\w.:]+?):(?P<handle>\d+)"
-    rb"|[ ]*%(?P<node>\w+) : [^\n]*?= call_function\["
-    rb"|[ ]*(?P<source>\w+) => (?P<mapped>\w+(?:, \w+)*))"
-    rb"|(?P<defined>\w+) = async_compile\.\w+\("
-    rb"|[ \t]+(?P<args>[\w, ]+) = args\b"
-    rb"|[ \t]+(?:\w+ = )?(?P<call>extern_kernels\.\w+|(?:torch\.ops|aten)\.[\w.]+|(?:triton|cpp|pallas|cutedsl)_\w+"
-    rb"|\w+(?=\.run\())(?:\.run)?\((?P<given>[^\n]*))"
+    rb"(?:[ \t]*+(?:(?:\#|//) (?:"
+    rb"[ ]*+%(?P<node>\w++) : (?P<kind>[^\n]{0,2000})"
+    rb"|[ ]*+(?P<source>\w++) => (?P<mapped>[\w, ]++)"
+    rb"|(?P<sort>Topologically Sorted |Unsorted )?Source Nodes: \[(?P<sources>[^\]\n]*+)\]"
+    rb"(?:, Original ATen: \[(?P<aten>[^\]\n]*+)\])?"
+    rb"|\[Provenance debug handles\] [\w.:]*:(?P<handle>\d++)"
+    rb"|AOT ID: \['(?P<graph>[^'\]]*+)'\])"
+    rb"|(?:(?P<name>\w++) = )?(?:(?P<call>(?:extern_kernels|torch\.ops|aten)\.[\w.]++)\((?P<given>[^\n]*+)"
+    rb"|(?P<compiled>async_compile)\.\w++\()"
+    rb"|(?P<run>(?:triton|cpp|pallas|cutedsl)_\w++|\w++(?=\.run\())(?:\.run)?\("
+    rb"|(?P<args>\w[\w, ]*+)(?<=[ ])= args\b)"
+    rb"|(?P<begin>Output code:))"
 )
 MAX_ARGS: Final = 2_000  # characters of a call's arguments
 _INPUT: Final = re.compile(r"\b(?!buf\d)[a-z]\w*\b")
@@ -77,16 +79,21 @@ class CodeReader:
 
     def take(self, m: re.Match[bytes]) -> None:
         """One match of `LINE`."""
+        if m["node"] is not None:
+            self._node(m["node"], m["kind"])
+            return
         part = {k: v.decode("utf-8", "replace") for k, v in m.groupdict().items() if v is not None}
         if "graph" in part:
             self.graph = part["graph"]
         elif "args" in part:
             self._direction = self._direction or _direction(part["args"])
-        elif "defined" in part:
-            self._defined[part["defined"]] = self._comment
+        elif "compiled" in part:
+            self._defined[part.get("name", "")] = self._comment
             self._comment = _Comment()
         elif "call" in part:
             self._call(part["call"], part["given"])
+        elif "run" in part:
+            self._call(part["run"], "")
         else:
             self._note(part)
 
@@ -99,10 +106,13 @@ class CodeReader:
             c.ordered = c.ordered and part.get("sort", "").startswith("Topo")
         elif "handle" in part:
             c.handle = part["handle"]
-        elif "node" in part and len(c.nodes) < MAX_NODES:
-            c.nodes[part["node"]] = None
         elif "source" in part and len(c.mapping) < MAX_NODES:
             c.mapping[part["source"]] = _names(part["mapped"])
+
+    def _node(self, name: bytes, kind: bytes) -> None:
+        """A line of a fragment: an operation; what it reads stands there, too, as placeholders (since 2.9)."""
+        if b" = call_function[" in kind and len(self._comment.nodes) < MAX_NODES:
+            self._comment.nodes[name.decode()] = None
 
     def _call(self, name: str, given: str) -> None:
         if _NO_KERNEL.match(name) or len(self.calls) >= MAX_CALLS:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.inductor.records import NodeStacks
-from necropsy_parsers.records import Anchor, Frame, Record
+from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Record
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -24,10 +24,8 @@ TITLE: Final = "Lines of scheduler nodes"
 LITERAL: Final = b"stack_traces = {"
 READS: Final = (Reads("fusion", "2.9", "lines of the nodes that candidates compute, for kernels"),)
 MAX_NODES: Final = 20_000  # kept an input
-_NODE: Final = re.compile(
-    rb"__fusion\] +SchedulerNode\(name='(?P<name>\w+)'\)[^\n]{0,2000}?"
-    rb"'origins=(?:OrderedSet\(\[|\{)(?P<origins>[^\]}\n]+)(?P<rest>[^\n]*)"
-)
+_NODE: Final = re.compile(rb"__fusion\] +SchedulerNode\(name='(?P<name>\w+)'\)")
+_ORIGINS: Final = re.compile(rb"'origins=(?:OrderedSet\(\[|\{)(?P<origins>[^\]}\n]+)")
 _FRAME: Final = re.compile(
     rb"File \\*\"(?P<file>[^\"\\\n]+)\\*\", line (?P<line>\d{1,9}), in (?P<function>[\w<>]+)"
     rb"\\*['\"], \\*['\"] *(?P<text>[^\n]{0,200}?)\\*['\"], "
@@ -42,6 +40,7 @@ class Tally:
         self._seq = first_seq
         self._nodes: list[NodeStacks] = []
         self._last: dict[tuple[object, ...], bytes] = {}
+        self._head, self._origin = b"", UNKNOWN
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the nodes of a chunk."""
@@ -50,15 +49,23 @@ class Tally:
             if len(self._nodes) >= MAX_NODES:
                 return
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
-            origin = origin_of(chunk[begin : m.start()], "fusion")
+            end = chunk.find(b"\n", m.end())
+            end = len(chunk) if end < 0 else end
+            head, said = chunk[begin : m.start()], chunk[m.end() : end]
+            if head != self._head:
+                self._head, self._origin = head, origin_of(head, "fusion")
+            origin = self._origin
             who = (origin.rank, origin.pid, origin.compile_id, m["name"])
-            if self._last.get(who) == m["origins"]:
+            if self._last.get(who) == said:
                 continue
-            self._last[who] = m["origins"]
-            frames = _innermost(m["rest"])
+            self._last[who] = said
+            told = _ORIGINS.search(said)
+            if told is None:
+                continue
             counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
             anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, "")
-            origins = tuple(p.strip() for p in m["origins"].decode("utf-8", "replace").split(","))
+            origins = tuple(p.strip() for p in told["origins"].decode("utf-8", "replace").split(","))
+            frames = _innermost(said[told.end() :])
             self._nodes.append(
                 NodeStacks(
                     anchor, self._name, m["name"].decode(), origins, frames, origin=origin, seq=self._seq + anchor.start
