@@ -11,8 +11,16 @@ from tests.support.vocabulary import ENDLESS, SAMPLES, TRACE
 from tests.support.work import TIMES, lines_run, too_often
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.messages import kinds_of
 
 _EVERYTHING: Final = [line for text in (*SAMPLES, TRACE) for line in [*text.splitlines(), "went on <n>"]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _index_for_many_texts() -> None:
+    """The index of literals is built anew once in a process, when many texts were looked at."""
+    for _ in range(2000):
+        kinds_of("x")
 
 
 def _numbered(unit: str, count: int) -> bytes:
