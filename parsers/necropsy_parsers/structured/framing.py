@@ -10,7 +10,7 @@ never a prefix before it, a newline at the end of each.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -57,8 +57,11 @@ class Piece(Struct, frozen=True, gc=False):
         return self.stretch.line(self.at)
 
 
-def pieces(chunks: Iterable[bytes]) -> Iterator[Piece]:
-    """The entries in order; of one that grows beyond all bounds the rest is left out."""
+def pieces(chunks: Iterable[bytes], passed: Callable[[bytes], bool]) -> Iterator[Piece]:
+    """The entries in order, without those that `passed` says are sound and of no interest.
+
+    Of an entry that grows beyond all bounds the rest is left out.
+    """
     held: list[bytes] = []
     size, start, line = 0, 0, 1
     for chunk in chunks:
@@ -73,21 +76,29 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[Piece]:
         joined = b"".join([*held, chunk])
         cut += len(joined) - len(chunk)
         stretch = Stretch(joined[:cut], start, line)
-        yield from _split(stretch, last=False)
+        yield from _split(stretch, passed, last=False)
         line = stretch.line(cut) + 1
         start += cut + 1
         held, size = [joined[cut + 1 :]], 0
-    yield from _split(Stretch(b"".join(held), start, line), last=True)
+    yield from _split(Stretch(b"".join(held), start, line), passed, last=True)
 
 
-def _split(stretch: Stretch, *, last: bool) -> Iterator[Piece]:
-    """The entries of a stretch."""
-    parts = stretch.data.split(_NEXT)
-    end, at = len(parts) - 1, 0
+def _split(stretch: Stretch, passed: Callable[[bytes], bool], *, last: bool) -> Iterator[Piece]:
+    """The entries of a stretch, and what may stand before the first of an input."""
+    data, at = stretch.data, 0
+    if data[:1] != b"V":
+        before = data.find(_NEXT)
+        at = before + 1 if before >= 0 else len(data)
+        yield Piece(data[: max(0, at - 1)] if before >= 0 else data, stretch, 0, last and before < 0)
+        if before < 0:
+            return
+    parts = data[at + 1 :].split(_NEXT)
+    end = len(parts) - 1
     for number, part in enumerate(parts):
-        whole = b"V" + part if number else part
-        yield Piece(whole, stretch, at, last and number == end)
-        at += len(whole) + 1
+        ends = last and number == end
+        if ends or not passed(part):
+            yield Piece(b"V" + part, stretch, at, ends)
+        at += len(part) + 2
 
 
 def foreign_lines(data: bytes) -> int:
@@ -97,13 +108,16 @@ def foreign_lines(data: bytes) -> int:
     return sum(1 for _ in _FOREIGN.finditer(data))
 
 
+def without_foreign(data: bytes) -> bytes:
+    """An entry up to the first line of somebody else."""
+    stranger = _FOREIGN.search(data)
+    return data[: stranger.start()] if stranger is not None else data
+
+
 def raw_payload(data: bytes) -> bytes:
-    """An entry's payload with the tabs before its lines, without what strangers wrote behind it."""
+    """An entry's payload with the tabs before its lines."""
     at = data.find(b"\n\t")
-    if at < 0:
-        return b""
-    stranger = _FOREIGN.search(data, at) if foreign_lines(data) else None
-    return data[at + 2 : stranger.start() if stranger else len(data)]
+    return data[at + 2 :] if at >= 0 else b""
 
 
 def payload_of(data: bytes) -> str:

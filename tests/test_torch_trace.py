@@ -1,0 +1,219 @@
+"""Structured logs (TORCH_TRACE): whole, damaged, cut, woven with strangers' lines, and next to the text log."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Final
+
+import pytest
+from tests.support.cases import FIXTURES
+
+from necropsy_parsers.formats.torch_trace import SAMPLES, sniff
+from necropsy_parsers.issues import Issues
+from necropsy_parsers.records import Record
+from necropsy_parsers.structured.reading import StructuredReader
+from necropsy_parsers.text.naming import named
+
+from necropsy.api import analyze
+from necropsy.finding import Severity
+from necropsy.report import Report
+
+FOLDER: Final = FIXTURES / "formats" / "torch_trace" / "two-logs"
+TRACE: Final = FOLDER / "dedicated_log_torch_trace_k2j4x1.log"
+HEAD: Final = "V1129 12:21:29.136000 947 torch/_logging/structured.py:28] "
+
+
+def read(data: bytes, size: int = 1 << 20, name: str = "t.log") -> tuple[list[Record], Issues]:
+    """Records and issues of a structured log, in pieces of a size."""
+    issues = Issues()
+    chunks: Iterator[bytes] = (data[i : i + size] for i in range(0, len(data), size))
+    return list(StructuredReader(name, issues, 0, named(name)).records(chunks)), issues
+
+
+def told(report: Report) -> list[tuple[object, ...]]:
+    """What a report says, and how often, in an order that does not depend on costs."""
+    return sorted(
+        (f.rule, f.severity, f.fingerprint, f.facts.get("times"), f.facts.get("recompilations"), f.code[0].line)
+        for f in report.findings
+        if f.severity >= Severity.WARNING
+    )
+
+
+class TestWholeLogs:
+    """Logs as torch writes them."""
+
+    def test_breaks_and_recompilations_have_lines(self) -> None:
+        found = {(f.rule, f.code[0].line) for f in analyze(str(TRACE)).findings if f.severity >= Severity.WARNING}
+        assert found == {("CMP002", 13), ("CMP004", 15), ("CMP009", 12), ("CMP009", 16)}
+
+    def test_both_logs_of_a_run_are_one_story(self) -> None:
+        text, trace = analyze(str(FOLDER / "run.log")), analyze(str(TRACE))
+        both = analyze([str(FOLDER / "run.log"), str(TRACE)])
+        turned = analyze([str(TRACE), str(FOLDER / "run.log")])
+        assert told(text) == told(trace) == told(both) == told(turned)
+        assert told(trace)
+
+    @pytest.mark.parametrize("size", [1, 7, 64, 4096])
+    def test_chunks_do_not_matter(self, size: int) -> None:
+        data = TRACE.read_bytes()[:40_000]
+        assert read(data, size)[0] == read(data)[0]
+
+    def test_anchors_quote_their_lines(self) -> None:
+        data = TRACE.read_bytes()
+        lines = data.split(b"\n")
+        for record in read(data)[0]:
+            a = record.anchor
+            assert lines[a.line - 1].decode().strip()[:60] == a.text[:60]
+            assert data[a.start :].startswith(lines[a.line - 1])
+
+    def test_files_named_in_another_log_of_the_process(self) -> None:
+        report = analyze(str(FIXTURES / "rules/CMP014/fires-draft-export/input.d"))
+        assert {f.code[0].line for f in report.findings if f.code} == {26, 33}
+
+
+class TestClaims:
+    """What is a structured log and what is not."""
+
+    @pytest.mark.parametrize("sample", SAMPLES)
+    def test_samples(self, sample: str) -> None:
+        assert sniff(sample.encode(), "x.log")
+
+    def test_text_logs_are_none(self) -> None:
+        assert sniff((FOLDER / "run.log").read_bytes()[:65536], "run.log") is None
+        assert sniff(b"V1129 12:21:29.136000 947 torch/_dynamo/guards.py:28] [0/0] [__guards] {'a': 1}\n", "t") is None
+
+    def test_a_jobs_log_with_an_entry_in_it_is_a_log(self) -> None:
+        text = "epoch 1 loss 0.3\n" * 20 + HEAD + '{"str": ["/a.py", 1]}\n' + "epoch 2 loss 0.2\n" * 20
+        assert sniff(text.encode(), "run.log") is None
+
+
+class TestDamage:
+    """Damaged entries are counted, the others kept."""
+
+    def test_a_damaged_head(self) -> None:
+        data = TRACE.read_bytes()
+        whole, _ = read(data)
+        mark = b'{"artifact": {"name": "recompile_reasons"'
+        hurt = data.replace(mark, mark.replace(b":", b"", 1), 1)
+        records, issues = read(hurt)
+        assert [(i.kind, i.count) for i in issues.rows()] == [("structured/entry", 1)]
+        assert len(records) == len(whole) - 1
+
+    def test_a_damaged_payload_of_an_event(self) -> None:
+        event = HEAD + '{"chromium_event": {}, "has_payload": "x"}\n\t{\n\t"name": "dynamo"\n\t}\n'
+        other = HEAD + '{"str": ["/a.py", 1]}\n'
+        assert not read((event + other).encode())[1].rows()
+        broken = read((event.replace("{\n\t", "") + other).encode())[1].rows()
+        assert [(i.kind, i.count) for i in broken] == [("structured/entry", 1)]
+
+    def test_lines_of_strangers(self) -> None:
+        data = TRACE.read_bytes()
+        at = data.index(b"\nUser", 0) if b"\nUser" in data else data.index(b"\n\tUser code traceback")
+        woven = data[:at] + b"\nEpoch 3: loss 0.1" + data[at:]
+        _, issues = read(woven)
+        assert "structured/foreign" in {i.kind for i in issues.rows()}
+
+    def test_cut_anywhere(self) -> None:
+        data = TRACE.read_bytes()
+        choose = random.Random(7)
+        whole = len(read(data)[0])
+        for _ in range(60):
+            at = choose.randrange(1, len(data))
+            records, issues = read(data[:at])
+            assert len(records) <= whole + 1
+            assert {i.kind for i in issues.rows()} <= {"structured/cut", "structured/foreign"}
+
+    def test_bytes_changed_anywhere(self) -> None:
+        data = bytearray(TRACE.read_bytes())
+        choose = random.Random(11)
+        for _ in range(40):
+            hurt = bytearray(data)
+            for _ in range(30):
+                hurt[choose.randrange(len(hurt))] = choose.randrange(256)
+            read(bytes(hurt))
+
+    def test_not_a_number(self) -> None:
+        entry = HEAD + '{"compilation_metrics": {"entire_frame_compile_time_s": NaN}, "frame_id": 0, "attempt": 0}\n'
+        assert not read(entry.encode())[1].rows()
+
+
+SCRIPT: Final = dedent(
+    """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 4)
+            self.calls = 0
+
+        def forward(self, x):
+            h = self.fc(x)
+            self.calls += 1  # CMP009
+            if h.sum() > 0:  # CMP002
+                h = h * 2
+            return h
+
+    def strict(x):
+        y = x.sin()
+        print("seen")  # CMP023
+        return y.cos()
+
+    def broken(x):
+        return x.view(3, 3) + 1  # CMP011
+
+    net = torch.compile(Net(), backend="eager")
+    for _ in range(4):
+        net(torch.ones(4, 4))
+    for function in (strict, broken):
+        try:
+            torch.compile(function, backend="eager", fullgraph=True)(torch.ones(4))
+        except Exception:
+            pass
+    """
+)
+
+
+@pytest.mark.xdist_group("live-compile")
+def test_a_run_of_the_installed_torch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "live.py"
+    script.write_text(SCRIPT)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TORCH")}
+    environment["TORCH_TRACE"] = str(tmp_path / "trace")
+    subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, check=True, timeout=300)
+    report = analyze(str(tmp_path / "trace"))
+    found = {(f.rule, f.code[0].line) for f in report.findings if f.severity >= Severity.WARNING and f.code}
+    lines = SCRIPT.split("\n")
+    wanted = {(line[-6:], n) for n, line in enumerate(lines, 1) if line[-6:-3] == "CMP"}
+    assert found == wanted, [f.message for f in report.findings]
+    assert not report.issues
+
+
+class TestShared:
+    """Logs that other people's runs left, where they are at hand."""
+
+    def test_every_log_is_read(self, shared: Path) -> None:
+        for path in sorted((shared / "external" / "tlparse").glob("*.gz")):
+            report = analyze(str(path))
+            assert [i.format for i in report.inputs] == ["torch_trace"]
+            assert all(f.severity < Severity.WARNING for f in report.findings), path
+            assert [i.kind for i in report.issues] == (["structured/entry"] if "corrupt" in path.name else []), path
+
+    def test_captures(self, shared: Path) -> None:
+        report = analyze(str(shared / "captures" / "torch_trace" / "vision.log.gz"))
+        places = {f.code[0].line for f in report.findings if f.severity >= Severity.WARNING}
+        assert {67, 70, 72} <= places
+        assert places <= {28, 31, 63, 67, 69, 70, 72, 86, 94}
+
+    def test_gzip_makes_no_difference(self, tmp_path: Path) -> None:
+        copy = tmp_path / "t.log.gz"
+        copy.write_bytes(gzip.compress(TRACE.read_bytes()))
+        assert told(analyze(str(copy))) == told(analyze(str(TRACE)))
