@@ -24,7 +24,7 @@ from necropsy.trace.nesting import Nest
 from necropsy.trace.opwork import COMPILED, opwork_of
 
 if TYPE_CHECKING:
-    from necropsy.evidence.inductor_kernels import InductorKernel
+    from necropsy.evidence.inductor_kernels import InductorKernel, InductorKernels
     from necropsy.trace.profile import Profile
 
 Rows = NDArray[np.int64]
@@ -257,3 +257,11 @@ def by_line(profile: Profile, rows: Iterable[InductorKernel]) -> ByLine:
             mine[1 if len(lines) == 1 and whole else 2] += part * ns
     shares = [Share(f, alone, fused) for f, alone, fused in sums.values()]
     return ByLine(sorted(shares, key=lambda s: -s.ns), told, compiled, float(w.ns.sum()))
+
+
+def places_of(profile: Profile, table: InductorKernels | None, rows: Rows) -> list[Place]:
+    """The lines of these kernels; none unless all are torch.compile's with generated code that tells."""
+    if table is None:
+        return []
+    known, kernels = generated_of(profile, table), profile.rank.kernels
+    return known.places(rows, (kernels["end"] - kernels["start"])[rows]) if known.knows(rows) else []

@@ -21,7 +21,7 @@ _OF_DATA: Final = (
 
 
 class Dominant(Struct, frozen=True):
-    """A kernel's name, its ns and those of all, its operator, and the functions that launch it."""
+    """A kernel's name, its ns and those of all, its operator, its rows, and the functions that launch it."""
 
     name: str
     ns: int
@@ -29,6 +29,7 @@ class Dominant(Struct, frozen=True):
     calls: int
     longest: int
     operator: str
+    rows: Rows
     sites: list[Site]
 
 
@@ -66,6 +67,7 @@ def dominant(p: Profile) -> Dominant | None:
         operator = p.trace.names[int(kinds[np.argmax(each)])]
     return Dominant(
         p.trace.names[int(names[top])], int(sums[top]), w.total, len(mine), int(w.ns[mine].max()), operator,
+        w.rows[mine],
         p.work_sites(p.rank.kernels, _mask(len(p.rank.kernels), w.rows[mine])),
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ class Class(Struct, frozen=True):
 
     `ns` on the device, `least` the ns that the device's peaks allow, `flops` of all;
     `largest` the work that took longest, `bad_size` a dimension that no wide load fits (0: none),
-    `steps` in how many judged steps.
+    `steps` in how many judged steps, `rows` the kernels.
     """
 
     place: Place | None
@@ -42,6 +42,7 @@ class Class(Struct, frozen=True):
     bad_size: int
     steps: int
     kernels: tuple[str, ...]
+    rows: Rows
 
     @property
     def efficiency(self) -> float:
@@ -129,10 +130,11 @@ def _class(
     if kind in SIXTEEN_BIT and 2 * int(e.narrow[rows[mine]].sum()) >= site.ns:
         odd = [s for s in largest.sizes if s % MISALIGNED]
         bad = max(odd, default=0)
-    top = w.top_names(np.isin(w.op, rows[mine]))
+    launched = np.isin(w.op, rows[mine])
+    top = w.top_names(launched)
     return Class(
         site.place, family, kind, site.ns, float(least[mine].sum()), float(flops[mine].sum()), len(mine), largest,
-        bad, len(np.unique(steps[mine])), tuple(top),
+        bad, len(np.unique(steps[mine])), tuple(top), w.rows[launched],
     )  # fmt: skip
 
 

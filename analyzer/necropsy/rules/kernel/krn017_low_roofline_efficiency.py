@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.rule import rule
@@ -68,7 +69,7 @@ class Thresholds(Struct, frozen=True):
 
 
 @rule("KRN017", "low-roofline-efficiency", Severity.WARNING, settings=Thresholds, general=True)
-def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
+def check(traces: Traces, generated: InductorKernels | None, t: Thresholds) -> Iterator[Finding]:
     """One finding a function, family and arithmetic."""
     for p in traces.gpu_profiles:
         if p.graphs:
@@ -82,10 +83,11 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
             if c.calls < t.calls or 2 * c.steps < len(p.steps):
                 continue
             if (low and share >= t.share) or (c.efficiency < t.middling and share >= t.note_share):
-                yield _finding(p, c, Severity.WARNING if low else Severity.NOTE)
+                yield _finding(p, c, generated, Severity.WARNING if low else Severity.NOTE)
 
 
-def _finding(p: Profile, c: Class, severity: Severity) -> Finding:
+def _finding(p: Profile, c: Class, generated: InductorKernels | None, severity: Severity) -> Finding:
+    from necropsy.trace.generated import places_of
     from necropsy.trace.opwork import opwork_of
 
     w = opwork_of(p)
@@ -100,7 +102,7 @@ def _finding(p: Profile, c: Class, severity: Severity) -> Finding:
         shows=c.kernels[0] if c.kernels else "",
         ns=w.scaled(c.ns),
         basis=w.basis,
-        places=[c.place],
+        places=places_of(p, generated, c.rows) or [c.place],
         confidence=Confidence.LIKELY if c.bad_size else Confidence.POSSIBLE,
         event=f"roofline:{c.family}:{c.kind}:{where}@{p.input}",
         claims=frozenset(f"kernel:{k}@{p.input}" for k in c.kernels),

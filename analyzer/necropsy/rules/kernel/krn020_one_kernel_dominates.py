@@ -29,19 +29,14 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
-from necropsy.finding import Finding, Fix, Place, Severity
+from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 from necropsy.trace.claim import about, in_function, ms, part
-
-if TYPE_CHECKING:
-    from necropsy.trace.kerneltimes import Dominant
-    from necropsy.trace.profile import Profile
 
 
 class Thresholds(Struct, frozen=True):
@@ -55,6 +50,7 @@ class Thresholds(Struct, frozen=True):
 def check(traces: Traces, generated: InductorKernels | None, t: Thresholds) -> Iterator[Finding]:
     """A note a trace at most."""
     for p in traces.gpu_profiles:
+        from necropsy.trace.generated import places_of
         from necropsy.trace.kernelnames import short
         from necropsy.trace.kerneltimes import dominant
         from necropsy.trace.opwork import opwork_of
@@ -62,7 +58,7 @@ def check(traces: Traces, generated: InductorKernels | None, t: Thresholds) -> I
         top = dominant(p)
         if top is None or top.ns <= t.dominates * top.total or opwork_of(p).share(top.ns) < t.share:
             continue
-        lines = _lines(p, generated, top)
+        lines = places_of(p, generated, top.rows)
         place = lines[0] if lines else top.sites[0].place if top.sites and not p.graphs else None
         operator = f", launched by {top.operator}" if top.operator else ""
         yield about(
@@ -76,17 +72,3 @@ def check(traces: Traces, generated: InductorKernels | None, t: Thresholds) -> I
             facts={"calls": top.calls, "longest (us)": round(top.longest / 1e3, 1)},
             fixes=(Fix("See whether this operation is larger, wider or slower than it must be", "investigate"),),
         )
-
-
-def _lines(p: Profile, generated: InductorKernels | None, top: Dominant) -> list[Place]:
-    """The lines that generated code names, of replayed CUDA graphs, too; none if the kernel is not torch.compile's."""
-    if generated is None or not top.sites:
-        return []
-    import numpy as np
-
-    from necropsy.trace.generated import generated_of
-
-    known = generated_of(p, generated)
-    rows = np.concatenate([s.rows for s in top.sites])
-    kernels = p.rank.kernels
-    return known.places(rows, (kernels["end"] - kernels["start"])[rows]) if known.knows(rows) else []
