@@ -66,14 +66,20 @@ class SourceTree:
         return [(n, lines[n - 1]) for n in range(first, min(len(lines), place.line + after) + 1)]
 
     def candidates(self, file: str) -> list[Path]:
-        """Local files that may stand for `file`, for callers who can tell by their content: the most alike paths."""
+        """Local files that may stand for `file`, for callers who can tell by their content: the most alike paths.
+
+        What lies in a folder that the user named goes before what lies around.
+        """
         if file.startswith("<"):
             return []
         parts = file.replace("\\", "/").split("/")
         own = Path(file)
         if own.is_absolute() and own.is_file():
             return [own]
-        alike = {c: _common(c, parts) for c in self._names().get(parts[-1], [])}
+        found = self._names().get(parts[-1], [])
+        named = {n.absolute() for n in self._named}
+        alike = {c: _common(c, parts) for c in found if named & set(c.absolute().parents)}
+        alike = alike or {c: _common(c, parts) for c in found}
         return [c for c, common in alike.items() if common == max(alike.values())]
 
     def text(self, path: Path) -> str:

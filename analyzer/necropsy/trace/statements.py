@@ -19,6 +19,8 @@ from necropsy.trace.rank import RankTrace, Rows
 
 _BUILTIN: Final = re.compile(r"<(?:built-in )?(?:method|function|slot wrapper) '?(\w+)'?")
 _NUMBER: Final = re.compile(r"_\d+$")
+# What an optimizer's `step` is called in a trace (torch/optim/optimizer.py and lr_scheduler.py wrap it, 2.0 to 2.13).
+_STEPS: Final = ("wrapper", "wrapped", "with_counter")
 MOST_EVENTS: Final = 20_000  # of one call; a longer one is not laid over its source
 
 
@@ -85,6 +87,8 @@ def _of_frame(name: str) -> Event:
         m = _BUILTIN.match(name)
         plain = m[1] if m is not None else name
         return Event(FRAME, f"<{plain}>" if plain in HOUSEKEEPING else plain)
+    if f.function in _STEPS and f.file.replace("\\", "/").startswith("torch/optim/"):
+        return Event(FRAME, "step")
     return Event(FRAME, f.function if f.function.startswith("<") else f.function.rpartition(".")[2])
 
 
