@@ -60,3 +60,15 @@ def test_a_run_that_does_not_fit_tells_names_only(run: tuple[Profile, InductorKe
     backward = [r for r in known.calls if named(p, r) == "triton_per_fused_sum_5"]
     assert backward
     assert not any(named(p, r).startswith("nvjet") for r in known.calls)
+
+
+def test_replays_of_cuda_graphs_are_told_by_line(shared: Path) -> None:
+    captures = shared / "captures"
+    for log in ("torch_trace/lm.log.gz", "torch_logs/lm_compile.log.gz"):
+        evidence = necropsy.load([str(captures / log), str(captures / "profiler" / "lm_compile.json.gz")])
+        p = evidence.get(Traces).profiles[0]
+        told = by_line(p, evidence.get(InductorKernels))
+        assert p.graphs
+        assert told.known > 0.6 * told.compiled
+        assert told.shares[0].frame.line == 53  # the product with the vocabulary
+        assert {s.frame.line for s in told.shares} == {19, 20, 21, 22, 23, 24, 35, 36, 50, 53}
