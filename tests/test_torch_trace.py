@@ -139,6 +139,12 @@ class TestDamage:
                 hurt[choose.randrange(len(hurt))] = choose.randrange(256)
             read(bytes(hurt))
 
+    def test_skipped_cudagraphs(self) -> None:
+        reason = "skipping cudagraphs due to cpu device (arg0_1)"
+        entry = f'{{"compilation_metrics": {{"cudagraph_skip_reason": "{reason}"}}, "frame_id": 0, "attempt": 0}}'
+        kinds = [getattr(r, "kind", "") for r in read(f"{HEAD}{entry}\n".encode())[0]]
+        assert "cpu" in kinds
+
     def test_not_a_number(self) -> None:
         entry = HEAD + '{"compilation_metrics": {"entire_frame_compile_time_s": NaN}, "frame_id": 0, "attempt": 0}\n'
         assert not read(entry.encode())[1].rows()
@@ -169,9 +175,23 @@ SCRIPT: Final = dedent(
     def broken(x):
         return x.view(3, 3) + 1  # CMP011
 
+    def cooled(x, temperature):
+        return x.sin() / temperature  # CMP008
+
+    def pooled(frames):
+        if frames.shape[1] == 12:  # CMP015
+            frames = frames * 2
+        return frames.mean(1)
+
     net = torch.compile(Net(), backend="eager")
     for _ in range(4):
         net(torch.ones(4, 4))
+    cool = torch.compile(cooled, backend="eager", dynamic=False)
+    for n in range(10):
+        cool(torch.ones(3), 1.5 + n)
+    pool = torch.compile(pooled, backend="eager", dynamic=True)
+    for length in (12, 9):
+        pool(torch.ones(4, length))
     for function in (strict, broken):
         try:
             torch.compile(function, backend="eager", fullgraph=True)(torch.ones(4))

@@ -11,9 +11,11 @@ from typing import Final, cast
 
 from necropsy_parsers.messages.cache_bypass import CacheBypass
 from necropsy_parsers.messages.compile_step import CompileStep
+from necropsy_parsers.messages.cudagraph import CudagraphSkip
 from necropsy_parsers.messages.frame_skipped import FrameSkip
 from necropsy_parsers.messages.graph_break import GraphBreak
 from necropsy_parsers.messages.recompile import Recompile
+from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.symbolic_shape import SymbolicShape
 from necropsy_parsers.records import Record
 
@@ -44,6 +46,14 @@ def _skip(r: FrameSkip) -> tuple[Hashable, ...]:
     return r.function, r.file, r.line
 
 
+def _limit(r: RecompileLimit) -> tuple[Hashable, ...] | None:
+    return (r.function, r.file, r.line) if r.form == "warning" else None
+
+
+def _cudagraph(r: CudagraphSkip) -> tuple[Hashable, ...]:
+    return r.kind, r.reason[:80]
+
+
 _SUBJECTS: Final = cast(
     "dict[type[Record], Callable[[Record], tuple[Hashable, ...] | None]]",
     {
@@ -53,6 +63,8 @@ _SUBJECTS: Final = cast(
         CompileStep: _step,
         CacheBypass: _bypass,
         FrameSkip: _skip,
+        RecompileLimit: _limit,
+        CudagraphSkip: _cudagraph,
     },
 )
 

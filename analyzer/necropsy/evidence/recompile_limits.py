@@ -22,6 +22,7 @@ class RecompileLimits(Table[RecompileLimit]):
     name = "recompile_limits"
     row = RecompileLimit
     accepts = (RecompileLimit,)
+    formats = ("log", "elastic_error_file", "torch_trace")
     columns: ClassVar[dict[str, str]] = {
         **COMMON,
         "form": "warning or exception",

@@ -17,8 +17,8 @@ How to fix
     Keep the handle and wait before the result is used, or make the call synchronous.
 
 Limits
-    torch counts at the end of the process and does not name the calls. The structured trace
-    (TORCH_TRACE) can tell more; it is not read for this yet. A process that crashed leaves
+    torch counts at the end of the process and does not name the calls. Of compiled graphs the
+    structured log (TORCH_TRACE) tells which starts more than it waits for: CMP019. A process that crashed leaves
     unwaited calls by itself, so that after a failure this is a note.
 
 References

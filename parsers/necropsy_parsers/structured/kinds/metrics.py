@@ -1,20 +1,33 @@
 """What each compilation says of itself at its end: phases with their seconds, restarts, failures.
 
 compilation_metrics (2.3 and later) and bwd_compilation_metrics (2.5 and later), torch/_dynamo/utils.py. Seconds are
-floats in all releases; restart_reasons came with 2.4.
+floats in all releases; restart_reasons came with 2.4, cudagraph_skip_reason with 2.7.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.messages import cudagraph
+from necropsy_parsers.messages.recompile_limit import RecompileLimit
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.structured.entry import Entry
 from necropsy_parsers.structured.kinds import Plain, Reader
+from necropsy_parsers.text.guard_failure import failure
 
+# 2.7 and later in words; before that `cache_size_limit reached`.
+_LIMIT: Final = lazily(
+    r"(?:recompile|cache) limit exceeded"
+    r"(?:.*?exceeding the (?P<option>\w+) cache size limit|.*?Limit type: (?P<named>\w+))?"
+    r"|(?P<reached>(?:accumulated_)?(?:cache_size|recompile)_limit) reached",
+    re.DOTALL,
+)
+_VALUE: Final = lazily(r"currently set to (?P<limit>\d+)")
 KINDS: Final = ("compilation_metrics", "bwd_compilation_metrics")
 
 
@@ -37,6 +50,7 @@ class Metrics(Struct, frozen=True):
     graph_op_count: int | None = None
     guard_count: int | None = None
     cudagraph_skip_reason: str | None = None
+    recompile_reason: str | None = None
 
 
 class CompilationMetrics(Record, frozen=True):
@@ -82,6 +96,9 @@ def _read(entry: Entry) -> Iterator[Record]:
     m = entry.value(Metrics)
     if m is None:
         return
+    yield from _limit(entry, m)
+    if m.cudagraph_skip_reason:
+        yield from cudagraph.read(entry.message(m.cudagraph_skip_reason, "cudagraphs"))
     yield CompilationMetrics(
         entry.anchor,
         entry.origin.compile_id.split("_")[0],
@@ -102,5 +119,26 @@ def _read(entry: Entry) -> Iterator[Record]:
         m.graph_op_count,
         m.guard_count,
         m.cudagraph_skip_reason or "",
+        **entry.common,
+    )
+
+
+def _limit(entry: Entry, m: Metrics) -> Iterator[Record]:
+    """The limit of recompilations, which ends a compilation before it begins; the text log warns of it."""
+    told = _LIMIT.search(m.fail_reason or "")
+    if told is None:
+        return
+    value = _VALUE.search(m.fail_reason or "")
+    yield RecompileLimit(
+        entry.anchor,
+        "warning",
+        told["option"] or told["named"] or told["reached"] or "",
+        int(value["limit"]) if value is not None else None,
+        m.co_name or "",
+        m.co_filename or "",
+        m.co_firstlineno,
+        entry.origin.compile_id,
+        failure(m.recompile_reason) if m.recompile_reason else None,
+        "",
         **entry.common,
     )
