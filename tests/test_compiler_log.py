@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.support.reading import read
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.messages import Message
 from necropsy_parsers.messages.compile_step import CompileStep
 from necropsy_parsers.messages.graph_break import GraphBreak
-from necropsy_parsers.tallies import fusion
+from necropsy_parsers.records import UNKNOWN, Anchor
+from necropsy_parsers.tallies import all_tallies, fusion, graph_nodes
 from necropsy_parsers.tallies.fusion import FusionRefusal, Tally
-from necropsy_parsers.text import search
+from necropsy_parsers.tallies.graph_nodes import GraphNode
+from necropsy_parsers.tallies.input_guards import InputGuard
+from necropsy_parsers.text import search, tallying
+from necropsy_parsers.text.entry import Entry
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.marks import Marks
 from necropsy_parsers.text.plain import TextRun
 from necropsy_parsers.text.quoted import counting, outside_quotes
@@ -260,3 +267,108 @@ def test_heads_that_were_cut_off_cost_nothing(tmp_path: Path) -> None:
             ]
         )
     assert texts[0] == texts[1] == [("CMP002", 12, "forward")]
+
+
+# -- what is only read where it pays -------------------------------------------------
+
+
+def test_frames_in_quoted_stacks_are_no_hits() -> None:
+    chunk = b"""  File "a.py"\n'  File "b.py"', \\'  File "c.py"\n"  File "d.py"\n[rank0]:   File "e.py"\n"""
+    assert {chunk[begin:].split(b'"')[1] for _, begin in Search((search.FRAME,)).find(chunk)} == {b"a.py", b"e.py"}
+    assert (database := database_for((search.FRAME,))) is None or sorted(database.find(chunk)) == sorted(
+        Search((search.FRAME,)).find(chunk)
+    )
+
+
+def test_lines_are_counted_as_count_does() -> None:
+    rng = random.Random(5)
+    chunks = [b"".join(rng.choice([b"x" * rng.randrange(300), b"\n"]) for _ in range(900)) for _ in range(2)]
+    for chunk in (*chunks, chunks[0], b"", b"\n"):
+        for position in [rng.randrange(len(chunk) + 1) for _ in range(50)]:
+            assert lines_before(chunk, position) == chunk.count(b"\n", 0, position)
+
+
+@pytest.mark.parametrize(
+    ("other", "over"),
+    [
+        ("V1012 09:14:02.118000 7 torch/fx/a.py:9] [0/0] x", True),
+        ("V1012 09:14:02.118000 7 torch/_dynamo/a.py:5] [0/1] x", True),
+        ("V1012 09:14:02.118000 7 torch/_dynamo/a.py:5] [0/0] x", False),
+        ("V1012 09:14:02.118000 8 torch/fx/a.py:9] [0/0] x", False),
+    ],
+)
+def test_an_entry_without_artifact_ends_at_any_other_head(other: str, over: bool) -> None:
+    prefix = "V1012 09:14:02.118000 7 torch/_dynamo/a.py:5] [0/0] "
+    (row,) = [Message("said", Anchor("run.log", 0, 4, 1), UNKNOWN, 0, 0)]
+    entry = Entry(row, 4, 0, prefix.encode())
+    assert entry.ends_before(other.encode(), 0) is over
+    tagged = Entry(row, 4, 0, (prefix + "[__graph_breaks] ").encode())
+    assert not tagged.ends_before(other.encode(), 0)  # it may go on under another place of its module
+
+
+GRAPH = "V1012 09:14:02.118000 7 torch/fx/graph.py:5] [0/0] [__post_grad_graphs] {text}\n"
+NODE_OF = (
+    "V1012 09:14:02.119000 7 torch/_inductor/scheduler.py:5] [0/0] [__fusion]   SchedulerNode(name='op0'), "
+    "Pointwise(['[8]', 'origins={mul}'])\n"
+)
+
+
+@pytest.mark.parametrize("patience", [0, 1 << 20])
+def test_graphs_wait_for_a_scheduler_that_names_their_nodes(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_nodes, "PATIENCE", patience)
+    graph = "".join(
+        GRAPH.format(text=text)
+        for text in (
+            "TRACED GRAPH",
+            "# File: /home/trainer/net.py:7 in forward, code: y = 2 * x",
+            "mul = aten.mul(x, 2)",
+        )
+    )
+    tally, start = graph_nodes.Tally("run.log", 0), 0
+    for chunk in (graph, "nothing\n", NODE_OF):
+        tally.feed(chunk.encode(), start, 0)
+        start += len(chunk)
+    found = [(r.name, r.frame.line if r.frame else None) for r in tally.records() if isinstance(r, GraphNode)]
+    assert found == ([("mul", 7)] if patience else [])
+
+
+def test_what_is_quoted_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    (kind,) = (k for k in all_tallies() if k.name == "fusion")
+    issues = Issues()
+    fed: list[bytes] = []
+
+    class Kept(Tally):
+        def feed(self, chunk: bytes, start: int, line: int) -> None:
+            fed.append(chunk)
+
+    monkeypatch.setattr(tallying, "all_tallies", lambda: (replace(kind, make=Kept, most=10),))
+    tallies = tallying.Tallies("run.log", 0, lambda line, _: (line.decode(), UNKNOWN, 0), issues)
+    for chunk in (b"12345678\n", b"a\n", b"b\n", b"c\n"):
+        tallies.feed(chunk, 0, 0, {b"__fusion"})
+    assert fed == [b"12345678\n", b"a\n"]
+    assert [(row.kind, row.count) for row in issues.rows()] == [("text/first-part", 2)]
+
+
+GUARD_LINES = (
+    "V1012 09:14:02.118000 7 torch/_dynamo/guards.py:5] [3/1] [__guards] | | +- TENSOR_MATCH: check_tensor({source}, "
+    "Tensor, DispatchKeySet(CPU), torch.int64, device=None, size=[4, 48], stride=[48, 1])  # b, t = x.shape  "
+    "# ome/trainer/lm.py:13 in forward\n"
+)
+
+
+RESTART = (
+    "RuntimeError: lost\n" * 5
+    + "[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+    + "exit\n"
+)
+
+
+def test_guards_on_inputs_have_place_process_and_attempt() -> None:
+    state = GUARD_LINES.format(source="L['self']._modules['a']._parameters['w']")
+    text = "step 1\n" * 5 + f"[rank3]: {state}[rank3]: " + GUARD_LINES.format(source="L['x']")
+    for before, attempt in (("", 0), (RESTART, 1)):
+        (found,) = of(InputGuard, before + text + RESTART)
+        assert (found.source, found.frame.line, found.frame.function) == ("L['x']", 13, "forward")
+        assert (found.origin.rank, found.origin.pid, found.origin.compile_id) == (3, 7, "3/1")
+        assert found.anchor.line == (before + text).count("\n")
+        assert found.attempt == attempt

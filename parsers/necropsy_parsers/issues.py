@@ -44,6 +44,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "text/headless-traceback": Kind(DATA_LOSS, "recorder", "a traceback starts in the middle"),
     "text/repeats-folded": Kind(INFO, "reader", "identical messages were counted, not kept"),
     "text/unknown-error": Kind(INFO, "reader", "lines marked as errors that nothing here reads"),
+    "text/first-part": Kind(INFO, "reader", "of graphs and generated code that the log quotes the first part was read"),
     "text/sampled": Kind(INFO, "reader", "of very many progress lines a sample was read"),
     "pickle/refused": Kind(ERROR, "recorder", "a pickle asks for more than plain data and was not read"),
     "flight/cut": Kind(

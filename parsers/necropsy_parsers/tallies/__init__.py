@@ -1,10 +1,11 @@
 """Tallies: what is said so often that it is counted over whole chunks of text, not read line by line.
 
 A tally module offers `NAME`, `TITLE`, `LITERAL` (bytes that each of its lines holds; or
-`LITERALS`, one of which it holds) and a class `Tally(name, first_seq)` with `feed(chunk, start, line)`, called with
-each chunk that holds one of them, its byte offset and the number of lines before it, and
-`records()`, called once at the end. Chunks that hold one of `ALSO` are given to it once it
-has begun. With `ASKS = True` a `Whose` is its third argument. Discovery walks this folder;
+`LITERALS`, one of which it holds) and a class `Tally(name, first_seq)` with
+`feed(chunk, start, line)`, called with each chunk that holds one of them, its byte offset
+and the number of lines before it, and `records()`, called once at the end. Chunks that hold
+one of `ALSO` are given to it once it has begun, of all of them at most `MAX_BYTES` (0: no
+bound). With `ASKS = True` a `Whose` is its third argument. Discovery walks this folder;
 adding a tally edits no list.
 """
 
@@ -14,12 +15,16 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from necropsy_parsers.records import Origin, Record
 from necropsy_parsers.torch_artifacts import Reads
+
+# What is taken line by line costs ten times what the search for it does: of an input all that one compilation of a
+# large model quotes, not what hundreds of them repeat.
+MAX_BYTES: Final = 32 << 20
 
 Whose = Callable[[bytes, int], tuple[str, Origin, int]]  # a line and its offset: its text, its origin, its attempt
 
@@ -44,6 +49,7 @@ class TallyKind(Struct, frozen=True):
     make: Callable[..., Tally]
     also: tuple[bytes, ...] = ()
     asks: bool = False
+    most: int = 0
     reads: tuple[Reads, ...] = ()
 
 
@@ -54,8 +60,9 @@ def all_tallies() -> tuple[TallyKind, ...]:
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         m = importlib.import_module(info.name)
         literals = getattr(m, "LITERALS", ()) or (m.LITERAL,)
-        also, asks, reads = getattr(m, "ALSO", ()), getattr(m, "ASKS", False), getattr(m, "READS", ())
-        found.append(TallyKind(m.NAME, m.TITLE, m.__doc__ or "", literals, m.Tally, also, asks, reads))
+        also, asks, most = getattr(m, "ALSO", ()), getattr(m, "ASKS", False), getattr(m, "MAX_BYTES", MAX_BYTES)
+        doc, reads = m.__doc__ or "", getattr(m, "READS", ())
+        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, reads))
     return tuple(found)
 
 

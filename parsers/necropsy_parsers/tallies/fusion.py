@@ -30,6 +30,7 @@ NAME: Final = "fusion"
 TITLE: Final = "Inductor's fusion log"
 _FUSION: Final = b"__fusion"
 LITERALS: Final = (_FUSION,)
+MAX_BYTES: Final = 0
 READS: Final = (
     Reads("fusion", "2.2", "refusals with reason, pairs fused, graphs; stacks where candidates are listed"),
 )

@@ -20,6 +20,7 @@ from necropsy_parsers.torch_artifacts import Reads
 NAME: Final = "fusion_origins"
 TITLE: Final = "Origins of scheduler nodes"
 LITERALS: Final = (b"'origins=",)
+MAX_BYTES: Final = 0
 READS: Final = (Reads("fusion", "2.5", "nodes of the graph that candidates come from", "2.8"),)
 MAX_NODES: Final = 20_000  # kept an input
 _NODE: Final = re.compile(

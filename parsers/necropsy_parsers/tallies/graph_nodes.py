@@ -26,6 +26,7 @@ _GRAPH: Final = b"__post_grad_graphs"
 _ORIGINS: Final = b"'origins="
 LITERALS: Final = (_GRAPH,)
 ALSO: Final = (_ORIGINS,)
+MAX_BYTES: Final = 0
 READS: Final = (Reads("post_grad_graphs", "2.2", "the line of the program of each node, for refused fusions"),)
 MAX_NODES: Final = 20_000  # kept an input
 PATIENCE: Final = 16 << 20  # bytes from the first graph on after which no scheduler will ask for its nodes any more

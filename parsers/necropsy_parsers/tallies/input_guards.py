@@ -27,6 +27,7 @@ _TENSOR: Final = b"TENSOR_MATCH: check_tensor("
 _OLDER: Final = b"'_dynamo_dynamic_indices') == False  "
 LITERALS: Final = (_TENSOR, _OLDER)
 ASKS: Final = True
+MAX_BYTES: Final = 0
 READS: Final = (Reads("guards", "2.1", "tensors that enter a compiled function, and the line that used them first"),)
 MAX_GUARDS: Final = 20_000  # kept an input; further ones are passed over
 _LIST: Final = b"__guards"

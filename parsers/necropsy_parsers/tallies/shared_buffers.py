@@ -27,6 +27,7 @@ TITLE: Final = "Operations that share a buffer and were not fused"
 _IR: Final = b"__ir_pre_fusion"
 LITERALS: Final = (_IR,)
 ALSO: Final = (b"__fusion",)
+MAX_BYTES: Final = 0
 READS: Final = (
     Reads("ir_pre_fusion", "2.7", "what operations read and write, for refusals of those that share a buffer"),
 )

@@ -62,7 +62,7 @@ class LogReader:
         self._now: Stamp | None = None
         self._last_unnamed = UNKNOWN
         self._shapes: dict[tuple[str, str], int] = {}
-        self._tallies = Tallies(name, first_seq, self._whose)
+        self._tallies = Tallies(name, first_seq, self._whose, issues)
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
