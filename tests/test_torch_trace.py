@@ -18,6 +18,7 @@ from tests.support.cases import FIXTURES
 from necropsy_parsers.formats.torch_trace import SAMPLES, sniff
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
+from necropsy_parsers.structured import framing
 from necropsy_parsers.structured.reading import StructuredReader
 from necropsy_parsers.text.naming import named
 
@@ -118,6 +119,14 @@ class TestDamage:
         at = data.index(b"\nUser", 0) if b"\nUser" in data else data.index(b"\n\tUser code traceback")
         woven = data[:at] + b"\nEpoch 3: loss 0.1" + data[at:]
         _, issues = read(woven)
+        assert "structured/foreign" in {i.kind for i in issues.rows()}
+
+    def test_an_entry_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(framing, "MAX_ENTRY", 4096)
+        event = HEAD + '{"chromium_event": {}, "has_payload": "x"}\n' + "\t1,\n" * 9000
+        other = HEAD + '{"str": ["/a.py", 1]}\n'
+        records, issues = read((other + event + other).encode(), 512)
+        assert [r.anchor.line for r in records] == [1, 9003]
         assert "structured/foreign" in {i.kind for i in issues.rows()}
 
     def test_cut_anywhere(self) -> None:

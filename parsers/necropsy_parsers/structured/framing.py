@@ -60,7 +60,7 @@ class Piece(Struct, frozen=True, gc=False):
 def pieces(chunks: Iterable[bytes], passed: Callable[[bytes], bool]) -> Iterator[Piece]:
     """The entries in order, without those that `passed` says are sound and of no interest.
 
-    Of an entry that grows beyond all bounds the rest is left out.
+    An entry that grows beyond all bounds ends there.
     """
     held: list[bytes] = []
     size, start, line = 0, 0, 1
@@ -69,9 +69,13 @@ def pieces(chunks: Iterable[bytes], passed: Callable[[bytes], bool]) -> Iterator
         seam = held[-1][-1:] if held else b""
         cut = (seam + chunk).rfind(_NEXT) - len(seam)
         if cut < -len(seam):
-            if size < MAX_ENTRY:
-                held.append(chunk)
+            held.append(chunk)
             size += len(chunk)
+            if size > MAX_ENTRY:  # its rest is nobody's entry and is counted as such
+                stretch = Stretch(b"".join(held), start, line)
+                yield from _split(stretch, passed, last=False)
+                start, line = start + size, stretch.line(size)
+                held, size = [], 0
             continue
         joined = b"".join([*held, chunk])
         cut += len(joined) - len(chunk)
@@ -79,7 +83,8 @@ def pieces(chunks: Iterable[bytes], passed: Callable[[bytes], bool]) -> Iterator
         yield from _split(stretch, passed, last=False)
         line = stretch.line(cut) + 1
         start += cut + 1
-        held, size = [joined[cut + 1 :]], 0
+        held = [joined[cut + 1 :]]
+        size = len(held[0])
     yield from _split(Stretch(b"".join(held), start, line), passed, last=True)
 
 
