@@ -16,7 +16,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -129,11 +128,11 @@ def test_an_edited_script_is_refused_or_told_rightly(run: Run) -> None:
             assert len(told) != 1 or len(expected) != 1 or set(told) <= set(expected[0])
 
 
-def _edited(text: list[str], chance: random.Random) -> tuple[list[str], dict[int, Any]]:
+def _edited(text: list[str], chance: random.Random) -> tuple[list[str], dict[int, tuple[int, ...]]]:
     """Another text, and the lines at which a statement of the first may stand in it."""
     lines, i = list(text), chance.randrange(20, len(text) - 8)
     kind = chance.choice(("gone", "doubled", "swapped", "blank"))
-    moved = {n: (n,) if n <= i else (n + 1,) for n in range(1, len(text) + 1)}
+    moved: dict[int, tuple[int, ...]] = {n: (n,) if n <= i else (n + 1,) for n in range(1, len(text) + 1)}
     if kind == "gone":
         del lines[i]
         moved = {n: (n,) if n <= i else (n - 1,) for n in moved}
