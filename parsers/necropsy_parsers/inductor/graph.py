@@ -17,20 +17,17 @@ from necropsy_parsers.inductor.records import NodeLine
 from necropsy_parsers.records import Frame
 
 MAX_NODES: Final = 20_000  # kept of one graph
-MAX_ARGS: Final = 400  # bytes of a node's arguments
-_ANSI: Final = rb"(?:\x1b\[[\d;]*m)*"
+_ANSI: Final = rb"(?:\x1b\[[\d;]*m)*+"
 LINE: Final = (
-    rb"[ \t]*" + _ANSI + rb"[ \t]*(?:(?P<traced>TRACED GRAPH)|={3,} (?P<title>[^\n=]+?) ={3,}"
-    rb"|\# (?:Annotation: [^\n]*?)?File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^\n,]+))?, "
-    rb"code: (?P<code>[^\n\x1b]*)"
-    rb"|(?P<none>\# (?:Annotation: [^\n]*?)?No stacktrace)"
-    rb"|(?P<name>[a-z_]\w*)"
-    + _ANSI
-    + rb"(?: ?: [^\n=]{1,200}?)?"
-    + _ANSI
-    + rb" = "
-    + _ANSI
-    + rb"(?P<target>[\w.]*)(?P<args>[^\n;]*))"
+    rb"[ \t]*+" + _ANSI + rb"[ \t]*+(?:(?P<name>[a-z_]\w*+)" + _ANSI + rb"(?: ?: (?:\"[^\"\n]*+\"|[^\n=]{1,200}?))?"
+    + _ANSI + rb" = " + _ANSI + rb"(?P<target>[\w.]*+)(?P<args>[^\n;]{0,400})"
+    rb"|\# (?:Annotation: [^\n]*?)?(?:File: (?P<file>[^\n]+?):(?P<line>\d++)(?: in (?P<function>[^\n,]++))?, "
+    rb"code: (?P<code>[^\n\x1b]*+)|(?P<none>No stacktrace))"
+    rb"|(?P<traced>TRACED GRAPH)|={3,} (?P<title>[^\n=]+?) ={3,})"
+)  # fmt: skip
+# Operations that libraries compute: only of these it is asked what they take.
+_TAKES: Final = re.compile(
+    rb"torch\.ops\.(?!prims)\w+\.(?:\w*mm|\w*conv|\w*attention|\w*gemm|\w*backward|\w*sort|\w*fft)"
 )
 _LINES: Final = re.compile(rb"^" + LINE, re.MULTILINE)
 
@@ -48,8 +45,9 @@ class GraphReader:
         """One match of `LINE`."""
         if m["name"] is not None:
             if len(self.nodes) < MAX_NODES:
-                args = m["args"][:MAX_ARGS].decode("utf-8", "replace")
-                self.nodes.append(NodeLine(m["name"].decode(), m["target"].decode(), self._frame, args))
+                name, target, args = m.group("name", "target", "args")
+                kept = args.decode("utf-8", "replace") if _TAKES.match(target) else ""
+                self.nodes.append(NodeLine(name.decode(), target.decode(), self._frame, kept))
         elif m["file"] is not None:
             part = {k: (v or b"").decode("utf-8", "replace") for k, v in m.groupdict().items()}
             frame = Frame(part["file"], int(part["line"][:9]), part["function"], part["code"].strip())

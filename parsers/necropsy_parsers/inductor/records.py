@@ -51,7 +51,10 @@ class NodeLine(Struct, frozen=True):
 
 
 class GraphLines(Record, frozen=True):
-    """The nodes of one graph. `stage` is dynamo, joint, forward, backward, inference, before or after (Inductor's)."""
+    """The nodes of one graph.
+
+    `stage` is dynamo, joint, forward, backward, inference, before or after (Inductor's passes).
+    """
 
     group: str
     stage: str

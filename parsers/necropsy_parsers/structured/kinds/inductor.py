@@ -1,7 +1,7 @@
 """Generated code, the graphs that it was made from, and torch's own provenance of its kernels.
 
-`inductor_output_code` (torch/_inductor/graph.py), `dynamo_output_graph`, `aot_joint_graph`, `aot_forward_graph`,
-`aot_backward_graph`, `aot_inference_graph`, `inductor_post_grad_graph` (an artifact in some releases); kernel stacks
+`inductor_output_code` (torch/_inductor/graph.py), `dynamo_output_graph`, `aot_forward_graph`, `aot_backward_graph`,
+`aot_inference_graph`, `inductor_post_grad_graph` (an artifact in some releases); kernel stacks
 since 2.9 at `trace.provenance_tracking_level` 1.
 """
 
@@ -20,12 +20,10 @@ from necropsy_parsers.structured.kinds import Plain, Reader
 
 _STAGES: Final = {
     "dynamo_output_graph": "dynamo",
-    "aot_joint_graph": "joint",
     "aot_forward_graph": "forward",
     "aot_backward_graph": "backward",
     "aot_inference_graph": "inference",
     "inductor_post_grad_graph": "after",
-    "before_post_grad_graph": "before",
 }
 _STACKS: Final = "inductor_provenance_tracking_kernel_stack_traces"
 _MAPPINGS: Final = "inductor_provenance_tracking_node_mappings"
@@ -33,7 +31,6 @@ KINDS: Final = (
     "inductor_output_code",
     *_STAGES,
     "artifact:inductor_post_grad_graph",
-    "artifact:before_post_grad_graph",
     f"artifact:{_STACKS}",
     f"artifact:{_MAPPINGS}",
 )
