@@ -31,7 +31,7 @@ def read_stacks(text: str) -> Stacked[Frame] | None:
     """Kernels and the innermost frames of their stacks; None where the text is something else."""
     try:
         told = msgspec.json.decode(text, type=dict[str, list[str]])
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return tuple(
         (name, tuple(dict.fromkeys(f for s in stacks if (f := _innermost(s))))) for name, stacks in told.items()
@@ -46,7 +46,7 @@ def read_mappings(text: str) -> Stacked[str] | None:
     """Kernels and the nodes that they compute; None where the text is something else."""
     try:
         told = msgspec.json.decode(text, type=_Mappings)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return tuple((name, tuple(nodes)) for name, nodes in told.cppCodeToPost.items())
 

@@ -94,14 +94,14 @@ class Entry(Struct, frozen=True, dict=True, weakref=True):
         """What stands under the entry's own key, as a `kind`; None where it is something else."""
         try:
             return msgspec.convert(msgspec.json.decode(self.json).get(self.kind), kind, strict=False)
-        except (msgspec.MsgspecError, AttributeError, ValueError):
+        except (msgspec.MsgspecError, AttributeError, ValueError, RecursionError):
             return None
 
     def decoded(self, kind: type[T]) -> T | None:
         """The payload, which is JSON, as a `kind`; None where it is something else."""
         try:  # the tabs before its lines are blanks to JSON, too
             return msgspec.json.decode(raw_payload(self.data), type=kind, strict=False)
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
 
     def message(self, text: str, artifact: str) -> Message:

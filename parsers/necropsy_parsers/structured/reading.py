@@ -59,7 +59,7 @@ class StructuredReader:
             _ANY.decode(part[at + 2 : end] if end >= 0 else part[at + 2 :])
             if end >= 0 and kind == _EVENT:
                 _ANY.decode(part[end:])  # the tabs between its lines are blanks to JSON, too
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return False
         return True
 
@@ -145,7 +145,7 @@ def _whole(data: bytes, end: int) -> bool:
         return True
     try:
         _ANY.decode(data[end:])
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return b"NaN" in data or b"Infinity" in data
     return True
 
@@ -154,7 +154,7 @@ def _decoded(raw: bytes) -> Head | None:
     """The head's JSON; Python's own reader takes NaN and Infinity, which metrics may hold."""
     try:
         return _DECODE.decode(raw)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         if b"NaN" not in raw and b"Infinity" not in raw:
             return None
     try:
@@ -171,7 +171,7 @@ def _kind(raw: bytes) -> str:
         return kind
     try:
         return next((k for k in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]) if k not in _CONTEXT), "")
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
 
 
