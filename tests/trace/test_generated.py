@@ -8,8 +8,11 @@ from typing import Final
 import pytest
 
 import necropsy
+from necropsy.correlate.generated import with_generated
 from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
+from necropsy.finding import Finding, Severity
+from necropsy.trace.claim import about
 from necropsy.trace.generated import Generated, by_line
 from necropsy.trace.profile import Profile
 
@@ -72,3 +75,20 @@ def test_replays_of_cuda_graphs_are_told_by_line(shared: Path) -> None:
         assert told.known > 0.6 * told.compiled
         assert told.shares[0].frame.line == 53  # the product with the vocabulary
         assert {s.frame.line for s in told.shares} == {19, 20, 21, 22, 23, 24, 35, 36, 50, 53}
+
+
+def test_places_of_compiled_kernels_become_lines(run: tuple[Profile, InductorKernels]) -> None:
+    p, table = run
+    names = p.rank.kernels["name"]
+
+    def found(name: str) -> Finding:
+        sites = p.work_sites(p.rank.kernels, names == p.trace.names.index(name))
+        said = about(p, "Some kernel is slow.", Severity.NOTE, shows=name, places=[s.place for s in sites])
+        return with_generated([said], table)[0]
+
+    one = found("nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_bias_TNT")
+    assert [(c.line, c.exactness) for c in one.code] == [(16, "line")]
+    fused = found("triton_per_fused__softmax__to_copy_amax_mul_sub_view_11")
+    assert [(c.line, c.exactness) for c in fused.code] == [(18, "statement"), (19, "statement"), (17, "statement")]
+    eager = found(next(n for n in p.trace.names if "nll_loss_forward_reduce" in n))
+    assert all(c.exactness == "function" for c in eager.code)
