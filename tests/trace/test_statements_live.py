@@ -143,7 +143,7 @@ def _edited(text: list[str], chance: random.Random) -> tuple[list[str], dict[int
         lines.insert(i, "")
     else:
         lines[i], lines[i + 1] = lines[i + 1], lines[i]
-        moved = {n: (n,) for n in moved} | {i + 1: (i + 2,), i + 2: (i + 1,)}
+        moved = {**{n: (n,) for n in moved}, i + 1: (i + 2,), i + 2: (i + 1,)}
     return lines, moved
 
 

@@ -140,7 +140,7 @@ class Page:
         rows += [f"cost: {price}"] if (price := words.cost(finding.cost)) else []
         rows += [f"seen {finding.count:,} times"] if finding.count > 1 else []
         rows += [f"certainty: {sure}"] if (sure := words.CONFIDENCE.get(finding.confidence)) else []
-        if finding.code and (doubt := words.EXACTNESS.get(finding.code[0].exactness)):
+        if finding.code and (doubt := words.line_note(finding.code)):
             rows.append(doubt)
         return rows
 

@@ -136,7 +136,7 @@ def _rows(sheet: Sheet, finding: Finding, lead: bool) -> None:
     base = sheet.view.base
     if sure := words.CONFIDENCE.get(finding.confidence):
         _row(sheet, "Certainty", sure)
-    if finding.code and (doubt := words.EXACTNESS.get(finding.code[0].exactness)):
+    if finding.code and (doubt := words.line_note(finding.code)):
         _row(sheet, "Line", doubt)
     for other in finding.code[1:] if lead else ():
         sheet.line(_label("Also at"), (words.place(sheet.view.local(other), base, sheet.width - _ROW), "place"))
