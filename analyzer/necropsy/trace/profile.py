@@ -140,6 +140,8 @@ class Profile:
         if int(done[-1]) - int(steps.end[-1]) <= BEHIND * steps.total:
             return steps
         apart = done[1:] > done[:-1]
+        if not apart.any():
+            return steps
         return Steps(done[:-1][apart], done[1:][apart], steps.number[apart], steps.how, steps.word)
 
     @cached_property
