@@ -22,7 +22,7 @@ _LIBRARY: Final = lazily(
     # a module that Inductor generated, wherever its cache is: ab/cab<hash>.py
     r"|[/\\](?P<head>[a-z2-7]{2})[/\\]c(?P=head)[a-z2-7]{40,}\.py$"
     # torch, triton and their like run from a source tree or a build folder
-    r"|(?:^|[/\\])torch[/\\](?:_\w+|nn|utils|autograd|distributed|optim|cuda|functional\.py"
+    r"|(?:^|[/\\])torch[/\\](?:_\w+(?:\.py)?|nn|utils|autograd|distributed|optim|cuda|functional\.py"
     r"|fx|amp|jit|onnx|export|serialization\.py)(?:[/\\]|$)"
     r"|(?:^|[/\\])triton[/\\](?:compiler|runtime|backends|language)[/\\]"
     r"|(?:^|[/\\])(?:torchgen|functorch)[/\\]"
