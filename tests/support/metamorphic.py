@@ -47,8 +47,8 @@ _BYTES: Final = re.compile(r"(?<![\w.])(\d{5,})(?= bytes\b)")
 
 
 def new_name(file: str) -> str:
-    """Another name for a user's file, folders included; libraries keep theirs."""
-    if is_library(file):
+    """Another name for a user's file, folders included; libraries keep theirs, cut from the left or not."""
+    if is_library(file) or is_library(f"torch/{file}"):
         return file
     *folders, name = re.split(r"([/\\])", file)
     stem = name.removesuffix(".py")
