@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_a_worker_that_dies_costs_its_own_input(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(necropsy.workers, "parse", parse)
     # Forked workers have the patch; where a test runner has threads, they would be spawned without it.
-    monkeypatch.setattr(necropsy.workers.threading, "active_count", lambda: 1)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     report = analyze(str(place), config=Config(jobs=2))
     lost = [i.input for i in report.issues if i.kind == "trace/worker"]
     assert [Path(p).name for p in lost] == ["rank1.json"]
