@@ -16,7 +16,7 @@ from necropsy.trace.partition import partition_of
 from necropsy.trace.profile import Profile
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"
-TRACES = sorted(FIXTURES.rglob("*.json.gz"))
+TRACES = sorted(FIXTURES.rglob("*.json.[gx]z"))
 EXTERNAL = sorted((Path(__file__).resolve().parents[3] / "shared" / "external" / "hta").glob("*.json.gz"))
 
 
@@ -46,7 +46,7 @@ def test_buckets_add_up_and_none_is_negative(path: Path) -> None:
 
 def test_the_image_classifier_waits_for_its_loader() -> None:
     """An H200, 1 % busy: 400 ms of every step in a synchronous DataLoader; 214 ms of the first in the compiler."""
-    p = profile_of(FIXTURES / "image_classifier.json.gz")
+    p = profile_of(FIXTURES / "image_classifier.json.xz")
     loading, compiling = (p.partition.buckets[b] / 1e6 for b in ("data loading", "compiling"))
     assert [400 < ms < 410 for ms in loading] == [True] * 4
     assert 213 < compiling[0] < 216

@@ -51,5 +51,7 @@ def test_costs_do_not_exceed_what_was_lost(name: str) -> None:
 
 def test_every_trace_has_its_truth() -> None:
     assert set(TRUTH) == {
-        p.name for p in FOLDER.iterdir() if p.name.endswith(".json.gz") or (p.is_dir() and p.name != "src")
+        p.name
+        for p in FOLDER.iterdir()
+        if p.name.endswith((".json.gz", ".json.xz")) or (p.is_dir() and p.name != "src")
     }
