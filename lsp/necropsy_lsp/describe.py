@@ -78,7 +78,7 @@ def hover_text(found: Sequence[Shown], style: Style, link: Link) -> str:
     """All findings of one line, then the pages of their rules."""
     blocks: list[str] = []
     for shown in found[:IN_FULL]:
-        blocks += _finding(shown, style, link)
+        blocks += finding_text(shown, style, link)
     if rest := found[IN_FULL:]:
         listed = rest[:ROWS]
         more = [f"- {len(rest) - len(listed)} more"] if len(rest) > len(listed) else []
@@ -94,7 +94,8 @@ def headline(finding: StoredFinding) -> str:
     return f"{finding.rule}: {finding.message}"
 
 
-def _finding(shown: Shown, style: Style, link: Link) -> Iterator[str]:
+def finding_text(shown: Shown, style: Style, link: Link) -> Iterator[str]:
+    """One finding in full, as blocks of text."""
     finding = shown.finding
     sure = f", {finding.confidence}" if finding.confidence != "certain" else ""
     title = f"{finding.severity.upper()} {finding.rule}"
@@ -129,7 +130,7 @@ def _particulars(shown: Shown, style: Style) -> Iterator[str]:
         yield words.ranks(finding.ranks)[:QUOTE]
     if finding.count > 1:
         yield f"seen {finding.count:,} times"
-    if doubt := words.EXACTNESS.get(shown.place.exactness):
+    if finding.code and (doubt := words.EXACTNESS.get(shown.place.exactness)):
         yield doubt
 
 

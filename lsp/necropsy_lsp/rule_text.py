@@ -42,6 +42,11 @@ def rule_text(code: str) -> RuleText | None:
     return RuleText(code.upper(), summary, _HEADING.sub(r"**\1**", sections(rest)).strip())
 
 
+def rule_lines() -> list[tuple[str, str]]:
+    """Code and title of every rule, by code."""
+    return [(code, text.summary) for code in sorted(_files()) if (text := rule_text(code)) is not None]
+
+
 @cache
 def _files() -> dict[str, Path]:
     """Code -> file: each rule stands in a file that begins with its code."""

@@ -15,7 +15,7 @@ from necropsy_lsp.about import About, Around
 from necropsy_lsp.mapping import bases_of, find_source
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.settings import Given, Settings, of_project
-from necropsy_lsp.sources import Sources
+from necropsy_lsp.sources import Source, Sources
 from necropsy_lsp.stored import StoredFinding
 from necropsy_lsp.text import Document, LineEdit, split_lines
 
@@ -64,6 +64,10 @@ class Session:
         if changed:
             self._tell()
         return changed
+
+    def all_sources(self) -> list[Source]:
+        """Every source of findings, the newest first."""
+        return self._sources.all()
 
     def reported_sources(self) -> list[Path]:
         """The local files in which a finding claims a line, as far as they are found without opening any."""
