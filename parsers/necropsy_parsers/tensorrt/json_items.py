@@ -1,0 +1,132 @@
+"""JSON documents of TensorRT to their items, one at a time and with their places, whatever is damaged between them.
+
+A document is an object with a list in it (`{"Layers": [..], "Bindings": [..]}`), or a list. `trtexec` 8.x writes names
+into it without escaping them, killed jobs leave it cut off, and shells put a line of log before it: each item is
+decoded alone, so that one that is damaged costs nothing but itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from necropsy_parsers.issues import Issues
+from necropsy_parsers.records import Anchor
+
+if TYPE_CHECKING:
+    from necropsy_parsers.source import Source
+
+MAX_BYTES: Final = 512 << 20  # the JSON of an engine of 10,000 layers takes some 20 MB
+MAX_ITEM: Final = 4 << 20
+_DECODER: Final = json.JSONDecoder(strict=False)  # control characters in names: TensorRT puts U+001E into metadata
+_BLANK: Final = re.compile(r"[\s,]*")
+_NEXT: Final = re.compile(r"[}\]]\s*,?\s*(?=\{)")
+_ESCAPE: Final = re.compile(r'\\(?!["\\/bfnrtu])')
+
+
+class Item(Struct, frozen=True):
+    """An item of a list: its value, its place, and its number among all items from 0."""
+
+    value: Any
+    anchor: Anchor
+    number: int
+
+
+class Document:
+    """The text of a JSON input, with places counted in bytes and lines.
+
+    `read` counts damaged items and adds issues of the kinds `engine/...`.
+    """
+
+    def __init__(self, source: Source, issues: Issues) -> None:
+        self.name = source.name
+        self.issues = issues
+        parts, size = [], 0
+        for chunk in source.chunks():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > MAX_BYTES:
+                issues.add("source/limit", source.name)
+                break
+        self.text = b"".join(parts).decode("utf-8", "replace").removeprefix("\ufeff")
+        self._ascii = self.text.isascii()
+        self._at = (0, 0, 1)  # character, byte and line of the last place
+
+    def anchor(self, start: int, end: int) -> Anchor:
+        """The place of a stretch; places must be asked in their order."""
+        at, byte, line = self._at if self._at[0] <= start else (0, 0, 1)
+        between = self.text[at:start]
+        byte += len(between) if self._ascii else len(between.encode("utf-8", "replace"))
+        line += between.count("\n")
+        self._at = (start, byte, line)
+        stretch = self.text[start:end]
+        quoted = " ".join(stretch[:400].split())
+        size = len(stretch) if self._ascii else len(stretch.encode("utf-8", "replace"))
+        shown = "".join(c for c in quoted[:200] if c.isprintable())
+        return Anchor(self.name, byte, byte + size, line, shown)
+
+    def whole(self) -> Anchor:
+        """The place of the document."""
+        return self.anchor(0, len(self.text))
+
+    def list_start(self, key: str) -> int:
+        """Where the items of the list under `key`, or of the list that is the document, begin; -1 if there is none."""
+        if key and (m := re.search(rf'"{re.escape(key)}"\s*:\s*\[', self.text)) is not None:
+            return m.end()
+        m = re.search(r"\[(?=\s*[{\[\"\]])", self.text)
+        return m.end() if m is not None and (not key or self.text[: m.start()].strip() == "") else -1
+
+    def items(self, start: int) -> Iterator[Item]:
+        """The items of the list that begins at `start`, up to its end; lists within it are entered."""
+        text, at, number = self.text, start, 0
+        while True:
+            at = _BLANK.match(text, at).end()  # type: ignore[union-attr]  # matches always
+            if at >= len(text):
+                self.issues.add("engine/cut", self.name)
+                return
+            if text[at] == "]":
+                return
+            value, end = self._item(at)
+            if value is None:
+                if (resumed := _NEXT.search(text, at + 1)) is None or end < 0:
+                    self._lost(at, end)
+                    return
+                self.issues.add("engine/damaged", self.name, first=self.anchor(at, min(resumed.start() + 1, at + 400)))
+                at = resumed.end()
+                continue
+            yield Item(value, self.anchor(at, end), number)
+            at, number = end, number + 1
+
+    def _item(self, at: int) -> tuple[Any, int]:
+        """The value at `at` and its end; (None, 0) of a damaged one."""
+        try:
+            return _DECODER.raw_decode(self.text, at)
+        except (ValueError, RecursionError):
+            pass
+        stop = _NEXT.search(self.text, at)
+        piece = self.text[at : stop.start() + 1 if stop else at + MAX_ITEM]
+        try:  # a name with a backslash that was not escaped, as TensorFlow on Windows writes them
+            value, length = _DECODER.raw_decode(_ESCAPE.sub(r"\\\\", piece))
+        except (ValueError, RecursionError):
+            return None, 0
+        self.issues.add("engine/repaired", self.name, first=self.anchor(at, at + min(len(piece), 400)))
+        return value, at + min(length, len(piece))
+
+    def _lost(self, at: int, _end: int) -> None:
+        """The last item: cut off, or damaged."""
+        rest = self.text[at:]
+        kind = "engine/damaged" if re.search(r"[}\]]\s*$", rest) else "engine/cut"
+        self.issues.add(kind, self.name, first=self.anchor(at, min(len(self.text), at + 400)))
+
+    def value(self, key: str) -> Any:
+        """The value under a key of the document, None where it is missing or damaged."""
+        for m in re.finditer(rf'"{re.escape(key)}"\s*:\s*', self.text):
+            try:
+                return _DECODER.raw_decode(self.text, m.end())[0]
+            except (ValueError, RecursionError):
+                continue
+        return None
