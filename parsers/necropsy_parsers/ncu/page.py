@@ -1,0 +1,146 @@
+"""Text pages of ncu (`--page details` and `raw`, and what it prints where no file was asked for) to launches.
+
+    [4411] python3.12@127.0.0.1
+      add_kernel(float *, int) (64, 1, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
+        Section: GPU Speed Of Light Throughput
+        ----------------------- ----------- ------------
+        Metric Name             Metric Unit Metric Value
+        ----------------------- ----------- ------------
+        Duration                         us        12.48
+        ----------------------- ----------- ------------
+
+        OPT   Est. Speedup: 17%
+              Words of a rule, wrapped at column 120 under a hanging indentation
+
+Before 2022 the head had a date and no grid (`add_kernel(float *, int), 2020-May-05 12:00:00, Context 1, Stream 7`), and
+tables no line of titles. Columns are cut where the dashes are, so that blanks in labels and numbers do no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from necropsy_parsers.ncu.build import Draft, dims
+from necropsy_parsers.ncu.records import FAIL, INFORM, OPTIMIZE, WARN, Launch, NvtxRange, RuleResult
+from necropsy_parsers.ncu.units import Numbers
+from necropsy_parsers.patterns import lazily
+from necropsy_parsers.records import Anchor, Frame
+
+PROCESS: Final = lazily(r"\s*\[(?P<pid>\d+)\] (?P<program>\S.*?)@(?P<host>[\w.:-]+)\s*$")
+HEAD: Final = lazily(
+    r"\s*(?P<kernel>\S.*?)(?: (?P<grid>\(\d+, ?\d+, ?\d+\))x(?P<block>\(\d+, ?\d+, ?\d+\)))?"
+    r"(?:, (?P<when>\d{4}-\w{3}-\d+ \d\d:\d\d:\d\d))?, Context (?P<context>\d+), Stream (?P<stream>\d+)"
+    r"(?:, Device (?P<device>\d+))?(?:, CC (?P<cc>\d+[.,]\d+))?(?:, Invocations (?P<runs>\d+))?\s*$"
+)
+MAX_LAUNCHES: Final = 20_000
+_SECTION: Final = lazily(r"\s*Section: (?P<name>\S.*?)\s*$")
+_DASHES: Final = re.compile(r"\s*-{3,}(?: +-{2,})*\s*$")
+_RUN: Final = re.compile(r"-+")
+_RULE: Final = re.compile(r"\s{2,}(?P<kind>OPT|INF|WRN|SOL|ERR|OK)\s{2,}(?P<text>\S.*)$")
+_GAIN: Final = lazily(r"Est(?:\.|imated) (?:(?P<scope>Local|Global) )?Speedup: (?P<gain>[\d.,]+) ?%\s*")
+_FRAME: Final = re.compile(r'\s*#\d+ File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.*?))?\s*$')
+_NVTX: Final = re.compile(r"\s*<(?P<level>\d+), ?(?P<name>.*)>\s*$")
+_KINDS: Final = {"OPT": OPTIMIZE, "INF": INFORM, "WRN": WARN, "ERR": FAIL, "SOL": OPTIMIZE, "OK": INFORM}
+_INDENT: Final = 8  # of what goes on with a rule's words: ten in every release seen
+
+
+class Page:
+    """Takes the lines of an input; what is no line of a page is passed over."""
+
+    def __init__(self, name: str, seq: int) -> None:
+        self._name = name
+        self._seq = seq
+        self._process: tuple[int | None, str, str] = (None, "", "")
+        self._drafts: list[Draft] = []
+        self._now: Draft | None = None
+        self._section = ""
+        self._spans: list[tuple[int, int]] = []
+        self._value = 2
+        self._rule: list[str] = []
+        self._kind = ""
+        self._part = ""
+
+    def line(self, text: str, start: int, end: int, number: int) -> bool:
+        """Take a line; whether it is one of a page."""
+        if (m := PROCESS.match(text)) is not None:
+            self._end_rule()
+            self._process, self._now = (int(m["pid"]), m["program"], m["host"]), None
+            return True
+        if ", Context " in text and (m := HEAD.match(text)) is not None:
+            self._end_rule()
+            self._begin(m, Anchor(self._name, start, end, number, text.strip()[:400]))
+            return True
+        return self._now is not None and self._inside(self._now, text)
+
+    def launches(self) -> Iterator[Launch]:
+        """All launches, in the order of the text."""
+        self._end_rule()
+        numbers = Numbers.of(v for d in self._drafts for _, _, v in d.values[:400])
+        for draft in self._drafts:
+            yield draft.launch(numbers, self._seq + draft.anchor.start)
+
+    def _begin(self, m: re.Match[str], anchor: Anchor) -> None:
+        draft = Draft(len(self._drafts), m["kernel"].strip(), anchor, "text")
+        draft.process, draft.program, draft.host = self._process
+        draft.context, draft.stream = int(m["context"]), int(m["stream"])
+        draft.device = int(m["device"]) if m["device"] else None
+        draft.capability = (m["cc"] or "").replace(",", ".")
+        draft.grid, draft.block = dims(m["grid"] or ""), dims(m["block"] or "")
+        draft.runs = int(m["runs"] or 1)
+        if len(self._drafts) < MAX_LAUNCHES:
+            self._drafts.append(draft)
+        self._now, self._section, self._spans, self._part = draft, "", [], ""
+
+    def _inside(self, draft: Draft, text: str) -> bool:
+        if self._rule and text.strip() and len(text) - len(text.lstrip()) >= _INDENT:
+            self._rule.append(text.strip())
+            return True
+        self._end_rule()
+        if not text.strip():
+            return True
+        if (m := _SECTION.match(text)) is not None:
+            self._section, self._spans, self._part = draft.in_section(m["name"]), [], "section"
+        elif _DASHES.match(text):
+            self._spans, self._value = [r.span() for r in _RUN.finditer(text)], self._value if self._spans else 2
+        elif (m := _RULE.match(text)) is not None:
+            self._kind, self._rule, self._spans = m["kind"], [m["text"].strip()], []
+        elif text.lstrip().startswith("NVTX "):
+            self._part = "start" if "Start/" in text else "push"
+        elif self._part in ("push", "start") and (m := _NVTX.match(text)) is not None:
+            draft.ranges.append(NvtxRange("", m["name"], self._part))
+        elif "CPU Call Stack" in text:
+            self._part = "python" if "Python" in text else "native"
+        elif self._part == "python" and (m := _FRAME.match(text)) is not None:
+            draft.stack.append(Frame(m["file"], int(m["line"]), m["function"] or ""))
+        elif text.lstrip().startswith("Warning: "):
+            draft.notices.append(text.strip())
+        elif len(self._spans) >= 3:
+            return self._row(draft, text)
+        return text[:1] in " \t"
+
+    def _row(self, draft: Draft, text: str) -> bool:
+        """A row of a table, cut where its dashes are."""
+        cells = [text[a:b].strip() for a, b in self._spans[:-1]]
+        cells.append(text[self._spans[-1][0] :].strip())
+        if cells[0] == "Metric Name":
+            self._value = next((i for i, c in enumerate(cells) if c in ("Metric Value", "Average")), 2)
+            return True
+        if len(cells) <= self._value or not cells[0]:
+            return False
+        name, unit, value = cells[0], cells[1], cells[self._value]
+        draft.metric(name, unit, value)
+        return True
+
+    def _end_rule(self) -> None:
+        if not self._rule or self._now is None:
+            self._rule = []
+            return
+        message, gain, scope = " ".join(self._rule), None, ""
+        if (m := _GAIN.match(message)) is not None:
+            gain = Numbers().read(m["gain"].replace(",", "."))
+            scope, message = (m["scope"] or "global").lower(), message[m.end() :]
+        result = RuleResult("", self._section, _KINDS[self._kind], "", message, gain, scope)
+        self._now.rules.append(result)
+        self._rule = []
