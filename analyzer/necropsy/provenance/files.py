@@ -82,6 +82,15 @@ class SourceTree:
         alike = alike or {c: _common(c, parts) for c in found}
         return [c for c, common in alike.items() if common == max(alike.values())]
 
+    def python_files(self, limit: int) -> list[Path]:
+        """Sources below the folders that the user named; if none was named, those around the inputs."""
+        names = self._names()
+        named = {n.absolute() for n in self._named}
+        every = [p for paths in names.values() for p in paths]
+        if named:
+            every = [p for p in every if named & set(p.absolute().parents)]
+        return every[:limit]
+
     def text(self, path: Path) -> str:
         """A source as it is, line ends included; "" for what cannot be read."""
         try:
