@@ -2,10 +2,10 @@
 
     08 0a 12 07 70 79 74 6f 72 63 68    ir_version 10, producer_name "pytorch": the head of a protobuf
 
-Read with the `onnx` package (extra `tensorrt`), after weights were taken out: they are never in memory, and files with
 Read with the `onnx` package (extra `tensorrt`), after weights were taken out: those are never in memory, and files
 with external data are not opened. Names of nodes, and in exports of dynamo their `pkg.torch.onnx` metadata, tell
 modules and lines.
+"""
 
 from __future__ import annotations
 
