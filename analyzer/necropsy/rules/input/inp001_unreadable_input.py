@@ -2,8 +2,9 @@
 
 What it means
     A path does not exist or may not be read, a compressed file or flight-recorder dump is
-    damaged, or a pickle asks for more than plain data (code to run) and was refused. What it
-    held is missing from this report.
+    damaged, or a pickle asks for more than plain data (code to run) and was refused; an Nsight
+    Compute report is damaged, or NVIDIA's reader for it is not installed. What it held is missing
+    from this report.
 
 Why it happens
     A typing error, a file that another user owns, a copy that broke, two writers in one
@@ -13,7 +14,8 @@ How to confirm
     `ls -l` and `file` on the path; `gzip -t`, `xz -t`, `zstd -t`.
 
 How to fix
-    Correct the path, or copy the file again.
+    Correct the path, or copy the file again. For Nsight Compute reports, `pip install
+    'necropsy[ncu]'`, or give what `ncu --import FILE --page raw --csv` prints.
 
 Limits
     What stands before the damage has been read and judged.
@@ -36,6 +38,7 @@ from necropsy.rule import rule
 
 _COPY: Final = Fix("Check the path and its permissions, or copy the file again", "investigate")
 _DUMP: Final = Fix("Copy the dump again from the machine that wrote it", "investigate")
+_NCU: Final = Fix("Copy the report again, or collect it again", "investigate")
 _STRANGE: Final = Fix(
     "Do not unpickle it with other tools before you know who wrote it; take torch's own dump of that rank",
     "investigate",
@@ -43,6 +46,20 @@ _STRANGE: Final = Fix(
 _SAYS: Final = {
     "source/unreadable": ("could not be read", _COPY),
     "source/corrupt": ("could not be read to its end", _COPY),
+    "ncu/no-reader": (
+        "is an Nsight Compute report, which needs the extra ncu (NVIDIA's ncu-report), and was not read",
+        Fix(
+            "Install the extra; or export the report with ncu itself: ncu --import FILE --page raw --csv",
+            "command",
+            command="pip install 'necropsy[ncu]'",
+        ),
+    ),
+    "ncu/undecodable": ("is an Nsight Compute report that NVIDIA's reader could not read", _NCU),
+    "ncu/damaged": ("is a damaged Nsight Compute report", _NCU),
+    "ncu/lost": (
+        "is an Nsight Compute report of which launches could not be read",
+        Fix("Export them with ncu itself, and give that", "command", command="ncu --import FILE --page raw --csv"),
+    ),
     "flight/damaged": ("is a damaged flight-recorder dump, of which only the beginning was read", _DUMP),
     "flight/no-dump": ("has keys of a flight-recorder dump, but is none", _DUMP),
     "pickle/refused": ("is a pickle that asks for more than plain data and was not read", _STRANGE),

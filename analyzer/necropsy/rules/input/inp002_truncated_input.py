@@ -36,6 +36,7 @@ _SAYS: Final = {
     "source/truncated": ("ends inside its compressed data: what followed", Severity.WARNING),
     "text/cut-traceback": ("holds a traceback without its last line: what followed", Severity.NOTE),
     "trace/cut": ("is a trace that ends inside its list of events: what followed", Severity.WARNING),
+    "ncu/cut": ("is an Nsight Compute report that ends too early: what followed", Severity.WARNING),
     "flight/cut": ("is a flight-recorder dump that ends too early: the newest entries of that rank", Severity.WARNING),
 }
 
