@@ -12,6 +12,9 @@ from necropsy_parsers.tensorrt.records import Engine, EngineLayer
 
 from necropsy.evidence import Table
 from necropsy.evidence._trt_engines import EngineView, engines, layouts, precision
+from necropsy.evidence.onnx_nodes import OnnxNodes
+from necropsy.evidence.sources import Sources
+from necropsy.provenance.engine_layers import LayerPlaces
 
 
 class LayerRow(Struct, frozen=True):
@@ -61,7 +64,7 @@ class TrtLayers(Table[LayerRow]):
     def __init__(self) -> None:
         super().__init__()
         self.engines: list[EngineView] = []
-        self.layers: list[EngineLayer] = []
+        self._places: LayerPlaces | None = None
         self._kept: dict[type[Record], list[Any]] = {t: [] for t in self.accepts}
 
     def add(self, record: Any) -> None:
@@ -72,6 +75,13 @@ class TrtLayers(Table[LayerRow]):
         """Put together what belongs to one engine."""
         self.engines = engines(*(self._kept[t] for t in self.accepts))
         self.rows = [_row(view, number) for view in self.engines for number in range(len(view.layers))]
+
+    def places(self, nodes: OnnxNodes | None, sources: Sources) -> LayerPlaces:
+        """What takes layers to lines, made once for all rules."""
+        if self._places is None:
+            by_name = nodes.by_name if nodes is not None else {}
+            self._places = LayerPlaces((t.layer for v in self.engines for t in v.layers), by_name, sources.tree)
+        return self._places
 
     def covered(self, formats: frozenset[str]) -> bool:
         """Whether an engine's layers were among the inputs; most logs hold none."""
