@@ -24,7 +24,7 @@ class CacheEvents(RecordTable[CacheEvent]):
         "state": "hit, miss or bypass",
         "key": "key of the graph, or empty",
         "reason": "why it was kept out",
-        "parts": "`[hash] name` of what the key was made of",
+        "payload": "JSON of what the key was made of (its property `parts` lists it), empty where not kept",
     }
 
 

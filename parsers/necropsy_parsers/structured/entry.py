@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from necropsy_parsers.structured.framing import payload_of, raw_payload
 STREAM: Final = "TORCH_TRACE"  # `Origin.stream` of all that comes from structured logs
 UNNAMED: Final = "<interned {}>"
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 
 class Interned(Record, frozen=True):
@@ -62,6 +64,13 @@ class RawFrame(Struct, frozen=True, gc=False):
     loc: str | None = None
 
 
+@cache
+def _envelope(key: str, kind: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder of what stands under one key of an entry, which passes over the rest."""
+    made = msgspec.defstruct("Envelope", [("value", kind | None, field(name=key, default=None))])
+    return msgspec.json.Decoder(made, strict=False)
+
+
 class Entry(Struct, frozen=True, dict=True, weakref=True):
     """One entry. `files` are the interned strings of its process."""
 
@@ -90,10 +99,21 @@ class Entry(Struct, frozen=True, dict=True, weakref=True):
         """The payload as text."""
         return payload_of(self.data)
 
-    def value(self, kind: type[T]) -> T | None:
+    def value(self, kind: type[S]) -> S | None:
         """What stands under the entry's own key, as a `kind`; None where it is something else."""
         try:
-            return msgspec.convert(msgspec.json.decode(self.json).get(self.kind), kind, strict=False)
+            found: S | None = _envelope(self.kind, kind).decode(self.json).value
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return self._with_constants(kind)
+        return found
+
+    def _with_constants(self, kind: type[S]) -> S | None:
+        """The same of JSON with NaN or Infinity, which metrics may hold: Python's own reader takes them."""
+        if b"NaN" not in self.json and b"Infinity" not in self.json:
+            return None
+        try:
+            whole = json.loads(self.json, parse_constant=lambda _: None)
+            return msgspec.convert(whole.get(self.kind), kind, strict=False)
         except (msgspec.MsgspecError, AttributeError, ValueError, RecursionError):
             return None
 

@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
 MAX_ENTRY: Final = 256 << 20  # bytes of one entry; the source of a large model's kernels has some 10 MiB
-_NEXT: Final = b"\nV"
+_MARK: Final = b"\nV"
+_V: Final = ord("V")
+# What an entry is can be told from its first bytes: its own key stands first, an artifact's name behind it.
+_OPENING: Final = rb"V(?:[^\n\]]{1,600}+\] \{\"(?P<kind>\w++)\"(?:: \{\"name\": \"(?P<name>\w++)\")?)?"
+_FIRST: Final = re.compile(_OPENING)
+_NEXT: Final = re.compile(rb"\n" + _OPENING)
 # A payload's lines begin with a tab. What begins otherwise was written by somebody else into the same file.
 _FOREIGN: Final = re.compile(rb"\n(?![\tV]|\r?\n|\Z)")
 HEAD: Final = re.compile(
@@ -25,14 +31,15 @@ HEAD: Final = re.compile(
 
 
 class Stretch:
-    """Entries that follow each other, as bytes; lines are counted once, up to where somebody asks."""
+    """Entries that follow each other; lines are counted once, up to where somebody asks."""
 
-    def __init__(self, data: bytes, start: int, line: int) -> None:
+    def __init__(self, data: bytes, start: int, line: int, at: int = 0) -> None:
+        """`start`: where `data` begins in the input; `line`: of the byte at `at`."""
         self.data, self.start = data, start
-        self._at, self._line = 0, line
+        self._at, self._line = at, line
 
     def line(self, offset: int) -> int:
-        """The 1-based line in the input at `offset` from the beginning of the stretch; offsets must not fall."""
+        """The 1-based line in the input at `offset` from the beginning of the data; offsets must not fall."""
         self._line += self.data.count(b"\n", self._at, offset)
         self._at = max(self._at, offset)
         return self._line
@@ -57,58 +64,77 @@ class Piece(Struct, frozen=True, gc=False):
         return self.stretch.line(self.at)
 
 
-def pieces(chunks: Iterable[bytes], passed: Callable[[bytes], bool]) -> Iterator[Piece]:
+# The opening of an entry, with its kind and name where they stand first, and where the entry ends: nine of ten are
+# passed over where they lie.
+Passed = Callable[[re.Match[bytes], int], bool]
+
+
+def pieces(chunks: Iterable[bytes], passed: Passed) -> Iterator[Piece]:
     """The entries in order, without those that `passed` says are sound and of no interest.
 
     An entry that grows beyond all bounds ends there.
     """
-    held: list[bytes] = []
+    held: list[bytes] = []  # an entry that may go on
     size, start, line = 0, 0, 1
     for chunk in chunks:
-        # The mark may lie across two chunks: one byte of the last is looked at again.
-        seam = held[-1][-1:] if held else b""
-        cut = (seam + chunk).rfind(_NEXT) - len(seam)
-        if cut < -len(seam):
+        first = _first(held, chunk)
+        if first < 0:
             held.append(chunk)
             size += len(chunk)
             if size > MAX_ENTRY:  # its rest is nobody's entry and is counted as such
                 stretch = Stretch(b"".join(held), start, line)
-                yield from _split(stretch, passed, last=False)
+                yield from _split(stretch, passed, 0, size, last=False)
                 start, line = start + size, stretch.line(size)
                 held, size = [], 0
             continue
-        joined = b"".join([*held, chunk])
-        cut += len(joined) - len(chunk)
-        stretch = Stretch(joined[:cut], start, line)
-        yield from _split(stretch, passed, last=False)
-        line = stretch.line(cut) + 1
-        start += cut + 1
-        held = [joined[cut + 1 :]]
+        if held:
+            stretch = Stretch(b"".join([*held, chunk[:first]]), start, line)
+            size = len(stretch.data)
+            yield from _split(stretch, passed, 0, size - 1, last=False)
+            start, line = start + size, stretch.line(size)
+        final = chunk.rfind(_MARK, first) + 1 or first
+        stretch = Stretch(chunk, start - first, line, first)
+        if final > first:
+            yield from _split(stretch, passed, first, final - 1, last=False)
+        start, line = start + final - first, stretch.line(final)
+        held = [chunk[final:]]
         size = len(held[0])
-    yield from _split(Stretch(b"".join(held), start, line), passed, last=True)
+    rest = b"".join(held)
+    yield from _split(Stretch(rest, start, line), passed, 0, len(rest), last=True)
 
 
-def _split(stretch: Stretch, passed: Callable[[bytes], bool], *, last: bool) -> Iterator[Piece]:
+def _first(held: list[bytes], chunk: bytes) -> int:
+    """Where the first entry begins that does not belong to what is held; the mark may lie across two chunks."""
+    if not held or (held[-1][-1:] == b"\n" and chunk[:1] == b"V"):
+        return 0
+    at = chunk.find(_MARK)
+    return at + 1 if at >= 0 else -1
+
+
+def _split(stretch: Stretch, passed: Passed, begin: int, end: int, *, last: bool) -> Iterator[Piece]:
     """The entries of a stretch, and what may stand before the first of an input."""
-    data, at = stretch.data, 0
-    if data[:1] != b"V":
-        before = data.find(_NEXT)
-        at = before + 1 if before >= 0 else len(data)
-        yield Piece(data[: max(0, at - 1)] if before >= 0 else data, stretch, 0, last and before < 0)
-        if before < 0:
-            return
-    parts = data[at + 1 :].split(_NEXT)
-    end = len(parts) - 1
-    for number, part in enumerate(parts):
-        ends = last and number == end
-        if ends or not passed(part):
-            yield Piece(b"V" + part, stretch, at, ends)
-        at += len(part) + 2
+    data = stretch.data
+    opening = _FIRST.match(data, begin, end)
+    following = _NEXT.finditer(data, begin, end)
+    if opening is None:
+        opening = next(following, None)
+        before = opening.start() if opening is not None else end
+        yield Piece(data[begin:before], stretch, begin, last and opening is None)
+    while opening is not None:
+        later = next(following, None)
+        at = opening.start() + (data[opening.start()] != _V)
+        stop = later.start() if later is not None else end
+        ends = last and later is None
+        if ends or not passed(opening, stop):
+            yield Piece(data[at:stop], stretch, at, ends)
+        opening = later
 
 
 def foreign_lines(data: bytes) -> int:
     """How many lines of an entry are neither its head nor its payload."""
-    if data.count(b"\n") - data.endswith(b"\n") == data.count(b"\n\t"):
+    ends = data.count(b"\n") - data.endswith(b"\n")
+    at = data.find(b"\n") + 1
+    if ends == (data[at : at + 1] == b"\t") or ends == data.count(b"\n\t"):
         return 0
     return sum(1 for _ in _FOREIGN.finditer(data))
 

@@ -15,7 +15,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor, Origin, Record
 from necropsy_parsers.structured.entry import STREAM, Entry, Head, Interned
 from necropsy_parsers.structured.framing import HEAD, Piece, foreign_lines, payload_of, pieces, without_foreign
-from necropsy_parsers.structured.kinds import Reader, all_kinds
+from necropsy_parsers.structured.kinds import Module, all_modules, readers
 from necropsy_parsers.text.clean import strip_ansi
 from necropsy_parsers.text.naming import Named
 from necropsy_parsers.text.stamp import glog_stamp
@@ -24,9 +24,7 @@ PREFIX: Final = 600  # bytes of a head before its JSON: time, process, and the p
 SHOWN: Final = 200  # bytes quoted of an entry
 _KIND: Final = re.compile(rb'\{\s*"(\w+)"')
 _DECODE: Final = msgspec.json.Decoder(Head)
-# What torch writes most of, and no reader asks for.
 _EVENT: Final = b"chromium_event"
-_UNREAD: Final = frozenset({_EVENT, b"describe_storage", b"describe_tensor", b"describe_source", b"expression_created"})
 _ANY: Final = msgspec.json.Decoder(msgspec.Raw)
 _CONTEXT: Final = frozenset(
     {"rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "has_payload", "stack", "process"}
@@ -34,12 +32,30 @@ _CONTEXT: Final = frozenset(
 
 
 class StructuredReader:
-    """Reads one input. `named` is what its name tells of its writer."""
+    """Reads one input. `named` is what its name tells of its writer.
 
-    def __init__(self, name: str, issues: Issues, seq: int, named: Named) -> None:
+    With `postpone`, what nobody may ask for is left out, and `awaits` tells whether there was such; a reader of those
+    `modules` alone reads it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        issues: Issues,
+        seq: int,
+        named: Named,
+        *,
+        modules: Iterable[Module] | None = None,
+        postpone: bool = False,
+    ) -> None:
         self._name, self._issues, self._seq, self._named = name, issues, seq, named
         self._files: dict[int, dict[int, str]] = {}  # strings of each process: several may have written one file
-        self._readers: dict[str, Reader] = {kind: make() for kind, make in all_kinds().items()}
+        given = all_modules() if modules is None else modules
+        self._readers = readers(m for m in given if not (postpone and m.postponed))
+        self._later = frozenset(kind for m in given if postpone and m.postponed for kind in m.kinds)
+        self.awaits = False
+        # Entries whose own key is none of these, or a word about all entries, are passed over undecoded.
+        self._keys = frozenset(k.encode() for k in (*self._readers, *_CONTEXT, "str", "artifact"))
 
     def records(self, chunks: Iterable[bytes]) -> Iterator[Record]:
         """The records of all entries, then what readers were still waiting with."""
@@ -48,20 +64,27 @@ class StructuredReader:
         for reader in dict.fromkeys(self._readers.values()):
             yield from reader.finish()
 
-    def _passed(self, part: bytes) -> bool:
-        """Whether an entry, without its V, is one that nothing here reads, and sound: nine of ten are."""
-        at = part.find(b'] {"', 0, PREFIX)
-        kind = part[at + 4 : part.find(b'"', at + 4, at + 64)]
-        if at < 0 or kind not in _UNREAD:
+    def _passed(self, opening: re.Match[bytes], stop: int) -> bool:
+        """Whether an entry is one that nothing here reads, and sound: most are."""
+        kind, name = opening.group("kind", "name")
+        if kind == b"artifact" and name is not None:
+            kind = b"artifact:" + name
+        if kind is None or kind in self._keys:
             return False
-        end = part.find(b"\n", at)
+        data, begin = opening.string, opening.start("kind") - len(b'{"')
+        end = data.find(b"\n", begin, stop)
         try:
-            _ANY.decode(part[at + 2 : end] if end >= 0 else part[at + 2 :])
+            _ANY.decode(data[begin : end if end >= 0 else stop])
             if end >= 0 and kind == _EVENT:
-                _ANY.decode(part[end:])  # the tabs between its lines are blanks to JSON, too
+                _ANY.decode(data[end:stop])  # the tabs between its lines are blanks to JSON, too
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return False
+        if not self.awaits:
+            self._await(kind.decode())
         return True
+
+    def _await(self, kind: str) -> None:
+        self.awaits = self.awaits or kind in self._later
 
     def _read(self, piece: Piece) -> Iterator[Record]:
         data = piece.data
@@ -80,7 +103,9 @@ class StructuredReader:
             if not _whole(data, end):
                 self._lost(piece, "a payload is damaged")
             return
-        reader = self._readers.get(f"artifact:{head.artifact.name}" if head.artifact is not None else kind)
+        full = f"artifact:{head.artifact.name}" if head.artifact is not None else kind
+        self._await(full)
+        reader = self._readers.get(full)
         if reader is None and head.interned is None:
             return
         m = HEAD.match(data)
@@ -118,9 +143,8 @@ class StructuredReader:
         )
         anchor = self._anchor(piece, len(m[0]) if head.has_payload else 0)
         files = self._files.setdefault(pid, {})
-        return Entry(
-            kind, head, m["json"], piece.data, anchor, origin, self._seq + piece.start, self._named.attempt, files
-        )
+        seq, attempt = self._seq + piece.start, self._named.attempt
+        return Entry(kind, head, m["json"], piece.data, anchor, origin, seq, attempt, files)
 
     def _foreign(self, piece: Piece, count: int) -> None:
         self._issues.add("structured/foreign", self._name, count=count, unit="lines", first=self._anchor(piece))

@@ -81,7 +81,7 @@ def _changed(events: Iterable[CacheEvent], compiles: Iterable[CompileRow]) -> It
     for event in sorted(events, key=lambda e: e.seq):
         compile_id = event.origin.compile_id.split("_")[0]
         function = functions.get((event.origin.pid, compile_id))
-        if event.state == "bypass" or not event.parts or function is None:
+        if event.state == "bypass" or function is None:
             continue
         earlier = known.setdefault((event.cache, event.origin.rank, compile_id, function), event)
         if event.state == "miss" and earlier.origin.pid != event.origin.pid and earlier.key != event.key:

@@ -1,16 +1,19 @@
 """Kinds of entries, one subject per file.
 
 A module offers `KINDS` (what it reads: an entry's own key, or `artifact:` and the artifact's name) and `make()`, which
-gives a `Reader` for one input. Discovery walks this folder; adding a kind edits no list.
+gives a `Reader` for one input. What only those ask for whose run names kernels is `POSTPONED`: where the input can be
+read again, it is passed over until its table is asked for. Discovery walks this folder; adding a kind edits no list.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from necropsy_parsers.records import Record
 
@@ -43,19 +46,27 @@ class Plain:
         return iter(())
 
 
+class Module(Struct, frozen=True):
+    """A module of this folder, as found."""
+
+    kinds: tuple[str, ...]
+    make: Callable[[], Reader]
+    postponed: bool
+
+
 @cache
-def _modules() -> tuple[tuple[tuple[str, ...], Callable[[], Reader]], ...]:
+def all_modules() -> tuple[Module, ...]:
+    """Every module here."""
     found = []
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
-        module = importlib.import_module(info.name)
-        found.append((tuple(module.KINDS), module.make))
+        m = importlib.import_module(info.name)
+        found.append(Module(tuple(m.KINDS), m.make, getattr(m, "POSTPONED", False)))
     return tuple(found)
 
 
-def all_kinds() -> dict[str, Callable[[], Reader]]:
-    """Kind -> how to get its reader; kinds of one module share one reader."""
-    found: dict[str, Callable[[], Reader]] = {}
-    for kinds, make in _modules():
-        shared: Callable[[], Reader] = cache(make)
-        found |= dict.fromkeys(kinds, shared)
+def readers(modules: Iterable[Module]) -> dict[str, Reader]:
+    """Kind -> its reader; kinds of one module share one."""
+    found: dict[str, Reader] = {}
+    for module in modules:
+        found |= dict.fromkeys(module.kinds, module.make())
     return found
