@@ -1,8 +1,9 @@
 """The command line: one verb per file of this folder, found by walking it.
 
 A verb is a module with a function `command`, whose annotations are its options, whose
-docstring is its help and whose result is the exit status. Verbs import what they work
-with inside the function, so that `--help` is instant.
+docstring is its help and whose result is the exit status; `CONTEXT` holds settings of
+click's context, if it needs any. Verbs import what they work with inside the function, so
+that `--help` is instant.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def application() -> typer.Typer:
     for info in pkgutil.iter_modules(__path__, __name__ + "."):
         verb = info.name.rpartition(".")[2]
         if not verb.startswith("_"):
-            app.command(verb)(importlib.import_module(info.name).command)
+            module = importlib.import_module(info.name)
+            app.command(verb, context_settings=getattr(module, "CONTEXT", None))(module.command)
     return app
 
 

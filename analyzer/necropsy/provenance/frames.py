@@ -18,6 +18,7 @@ _LIBRARY: Final = lazily(
     r"|[/\\][Pp]ython[\d.]*[/\\](?:[Ll]ib|DLLs)[/\\]|python\d+\.zip"
     r"|^<(?!ipython-input|module>|stdin>)"  # <frozen runpy>, <string>, <eval_with_key>.5, <decorator-gen-1>
     r"|(?:^|[/\\])bin[/\\][^/\\]+$|\.exe[/\\]"  # torchrun, accelerate, deepspeed
+    r"|(?:^|[/\\])_necropsy_capture[/\\]"  # capture's collectors, also in a checkout
     r"|torchinductor_|[/\\]torch_compile_debug[/\\]"
     # a module that Inductor generated, wherever its cache is: ab/cab<hash>.py
     r"|[/\\](?P<head>[a-z2-7]{2})[/\\]c(?P=head)[a-z2-7]{40,}\.py$"

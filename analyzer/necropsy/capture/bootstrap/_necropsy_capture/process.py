@@ -49,6 +49,8 @@ class Process:
     def path(self, stem: str, suffix: str) -> str:
         """A file of this process in the run folder: `trace-rank3-712.json.gz`."""
         rank = "" if self.rank is None else f"rank{self.rank}-"
+        with suppress(OSError):  # a job template may have been given a folder that nobody made
+            os.makedirs(self.folder, exist_ok=True)
         return os.path.join(self.folder, f"{stem}-{rank}{self.pid}{suffix}")
 
     def note(self, collector: str, what: str, **facts: Any) -> None:

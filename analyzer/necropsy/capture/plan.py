@@ -1,0 +1,133 @@
+"""A question about a job -> what to collect, with which environment, in how many runs.
+
+A `Pass` is one run of the command. Today there is the run itself and, if asked for, one that repeats a failure with
+`CUDA_LAUNCH_BLOCKING=1`; a run under `ncu` will be another one, with a `prefix` before the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+BOOTSTRAP: Final = Path(__file__).parent / "bootstrap"
+SETTINGS: Final = "NECROPSY_CAPTURE"
+
+
+class Collector(Struct, frozen=True):
+    """Something that can be collected: what it is, and which modules the job must import for it to begin."""
+
+    name: str
+    what: str
+    awaits: tuple[str, ...] = ("torch",)
+
+
+COLLECTORS: Final = (
+    Collector("logs", "what torch's compiler says: graph breaks, recompilations, hints", ("torch",)),
+    Collector("trace", "the compiler's structured log (TORCH_TRACE), which maps kernels to lines", ()),
+    Collector("profiler", "torch's profiler around a few steps, after the warm-up", ("torch",)),
+    Collector("marks", "the line of your files that launches work, while the profiler records", ("torch",)),
+    Collector("memory", "GPU memory by line: history and a snapshot, at the end or when memory runs out", ("torch",)),
+    Collector("nccl", "NCCL's flight recorder: the collectives of each rank, when one does not come back", ("torch",)),
+    Collector("nvtx", "the lines as NVTX ranges, for Nsight tools that are attached", ("torch",)),
+    Collector("tensorrt", "verbose log and layers of engines that are built", ("tensorrt", "tensorrt_rtx")),
+)
+_ALWAYS: Final = ("logs", "trace", "profiler", "marks", "nccl")
+
+
+class Question(Struct, frozen=True):
+    """What the user wants to know: what to collect for it, options of collectors, variables."""
+
+    name: str
+    collect: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+QUESTIONS: Final = (
+    Question("", _ALWAYS),
+    Question("slow", ("logs", "trace", "profiler", "marks")),
+    # faulthandler says where Python was when C code crashed; it adds nothing to stderr before that.
+    Question("crash", ("logs", "nccl", "memory"), {}, {"PYTHONFAULTHANDLER": "1"}),
+    Question(
+        "compile",
+        ("logs", "trace", "profiler", "marks"),
+        # The first recompilations are the question: the recording does not wait for them to end.
+        {"artifacts": ["graph_breaks", "recompiles", "perf_hints", "fusion", "cudagraphs"], "skip": 0, "settle": False},
+    ),
+    Question("memory", ("memory", "profiler", "marks"), {"profile_memory": True}),
+    Question("tensorrt", ("tensorrt", "logs", "profiler", "marks")),
+)
+
+
+class Pass(Struct, frozen=True):
+    """One run of the command: its folder below the run folder ("" for the first), and what is special about it."""
+
+    name: str
+    folder: str = ""
+    prefix: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+# `attempt-1` is how readers of logs know a second try; the first has number 0.
+BLOCKING: Final = Pass("blocking", "attempt-1", (), {"CUDA_LAUNCH_BLOCKING": "1"})
+
+
+class Plan(Struct, frozen=True):
+    """What will be run and collected. `variables` come on top of the environment of the caller."""
+
+    command: tuple[str, ...]
+    folder: str
+    why: str
+    collect: tuple[str, ...]
+    options: Mapping[str, Any]
+    variables: Mapping[str, str]
+    kept: tuple[str, ...] = ()  # variables that the user has set, and that stay
+
+
+def plan(
+    command: Sequence[str],
+    folder: str,
+    *,
+    why: str = "",
+    collect: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Plan:
+    """Plan a capture into `folder` (an absolute path). Raises `ValueError` naming an unknown question or collector."""
+    question = next((q for q in QUESTIONS if q.name == why), None)
+    if question is None:
+        raise ValueError(f"{why!r} is not one of {', '.join(q.name for q in QUESTIONS if q.name)}")
+    known = {c.name for c in COLLECTORS}
+    for name in collect:
+        if name not in known:
+            raise ValueError(f"{name!r} is not one of {', '.join(c.name for c in COLLECTORS)}")
+    chosen = tuple(collect) or question.collect
+    given = {**question.options, **{k: v for k, v in (options or {}).items() if v is not None}}
+    before = os.environ if environment is None else environment
+    wanted = dict(question.variables)
+    if "trace" in chosen:
+        wanted["TORCH_TRACE"] = os.path.join(folder, "torch_trace")
+    kept = tuple(sorted(name for name in wanted if before.get(name)))
+    variables = {name: value for name, value in wanted.items() if name not in kept}
+    variables |= {"PYTHONPATH": _python_path(before.get("PYTHONPATH", "")), SETTINGS: _settings(folder, chosen, given)}
+    return Plan(tuple(command), folder, why, chosen, given, variables, kept)
+
+
+def _python_path(before: str) -> str:
+    """The bootstrap first. An empty entry would mean the current folder: there is none unless the user has one."""
+    rest = [entry for entry in before.split(os.pathsep) if entry != str(BOOTSTRAP)] if before else []
+    return os.pathsep.join([str(BOOTSTRAP), *rest])
+
+
+def _settings(folder: str, chosen: Sequence[str], options: Mapping[str, Any]) -> str:
+    names = [name for name in chosen if name != "nvtx"]
+    if "nvtx" in chosen:
+        options = {**options, "nvtx": True}
+        names += [] if "marks" in names else ["marks"]
+    awaited = {c.name: list(c.awaits) for c in COLLECTORS if c.name in names}
+    return json.dumps({"folder": folder, "collect": awaited, **options}, separators=(",", ":"))
