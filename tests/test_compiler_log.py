@@ -20,7 +20,7 @@ from necropsy_parsers.records import UNKNOWN, Anchor
 from necropsy_parsers.tallies import all_tallies, fusion, graph_nodes
 from necropsy_parsers.tallies.fusion import FusionRefusal, Tally
 from necropsy_parsers.tallies.graph_nodes import GraphNode
-from necropsy_parsers.tallies.input_guards import InputGuard
+from necropsy_parsers.tallies.input_guards import GuardLists
 from necropsy_parsers.text import search, tallying
 from necropsy_parsers.text.entry import Entry
 from necropsy_parsers.text.lines import lines_before
@@ -332,7 +332,7 @@ def test_graphs_wait_for_a_scheduler_that_names_their_nodes(patience: int, monke
     assert found == ([("mul", 7)] if patience else [])
 
 
-def test_what_is_quoted_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_quoted_is_read_up_to_a_bound() -> None:
     (kind,) = (k for k in all_tallies() if k.name == "fusion")
     issues = Issues()
     fed: list[bytes] = []
@@ -341,8 +341,7 @@ def test_what_is_quoted_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -
         def feed(self, chunk: bytes, start: int, line: int) -> None:
             fed.append(chunk)
 
-    monkeypatch.setattr(tallying, "all_tallies", lambda: (replace(kind, make=Kept, most=10),))
-    tallies = tallying.Tallies("run.log", 0, lambda line, _: (line.decode(), UNKNOWN, 0), issues)
+    tallies = tallying.Tallies("run.log", 0, None, issues, kinds=(replace(kind, make=Kept, most=10),))
     for chunk in (b"12345678\n", b"a\n", b"b\n", b"c\n"):
         tallies.feed(chunk, 0, 0, {b"__fusion"})
     assert fed == [b"12345678\n", b"a\n"]
@@ -367,7 +366,8 @@ def test_guards_on_inputs_have_place_process_and_attempt() -> None:
     state = GUARD_LINES.format(source="L['self']._modules['a']._parameters['w']")
     text = "step 1\n" * 5 + f"[rank3]: {state}[rank3]: " + GUARD_LINES.format(source="L['x']")
     for before, attempt in (("", 0), (RESTART, 1)):
-        (found,) = of(InputGuard, before + text + RESTART)
+        (lists,) = of(GuardLists, before + text + RESTART)
+        (found,) = lists.read()
         assert (found.source, found.frame.line, found.frame.function) == ("L['x']", 13, "forward")
         assert (found.origin.rank, found.origin.pid, found.origin.compile_id) == (3, 7, "3/1")
         assert found.anchor.line == (before + text).count("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.structured.reading import StructuredReader
 from necropsy_parsers.tallies import fusion_stacks, generated_code, graph_lines, schedule
+from necropsy_parsers.text.log import LogReader
 from necropsy_parsers.text.naming import named
 
 import necropsy
@@ -285,3 +287,33 @@ def test_a_log_without_graphs_says_what_the_structured_log_of_the_run_says(share
             right, wrong, missed = right + len(mine & theirs), wrong + len(mine - theirs), missed + len(theirs - mine)
     assert wrong == 0
     assert right / (right + missed) > 0.8
+
+
+def test_generated_code_is_read_when_asked_for(tmp_path: Path, log: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.log").write_bytes(log)
+    fed: list[int] = []
+    feed = generated_code.Tally.feed
+
+    def counted(self: generated_code.Tally, chunk: bytes, start: int, line: int) -> None:
+        fed.append(start)
+        feed(self, chunk, start, line)
+
+    monkeypatch.setattr(generated_code.Tally, "feed", counted)
+    evidence = necropsy.load(str(tmp_path / "run.log"))
+    assert not fed
+    late = evidence.get(InductorKernels).rows
+    assert fed == [0]
+    assert len(late) > 10 and evidence.get(InductorKernels).rows is late
+    assert fed == [0]
+    issues = Issues()
+    at_once = LogReader(late[0].anchor.input, issues, 0, named("run.log"))
+    told = [r for r in at_once.records([log]) if isinstance(r, KINDS)]
+    table = InductorKernels()
+    for record in told:
+        table.add(record)
+    assert [(r.kernel, r.call, r.lines) for r in table] == [(r.kernel, r.call, r.lines) for r in late]
+
+
+def test_what_cannot_be_read_twice_is_read_at_once(log: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log)))
+    assert len(necropsy.load("-").get(InductorKernels)) > 10

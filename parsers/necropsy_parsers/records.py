@@ -7,6 +7,7 @@ conversion to UTF-8, half open.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -106,3 +107,9 @@ class Record(Written, frozen=True):
     """
 
     anchor: Anchor
+
+
+class Postponed(Record, frozen=True):
+    """Records that `read` yields when somebody asks for their table: reading them costs more than most runs gain."""
+
+    read: Callable[[], Iterable[Record]]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 def with_generated(found: Iterable[Finding], table: InductorKernels) -> list[Finding]:
     """The findings; those about compiled kernels with the lines that these compute."""
-    if not len(table):
-        return list(found)
     return [_resolved(f, table) if any(type(p.rests) is not Rests for p in f.code) else f for f in found]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -12,14 +13,13 @@ from necropsy_parsers.inductor.records import (
     KernelNodes,
     KernelPlan,
     KernelStacks,
+    KernelText,
     NodeStacks,
 )
 from necropsy_parsers.records import Anchor, Frame, Origin
 
-from necropsy.evidence import Table
-from necropsy.provenance.inductor import Book, Told, Weighed
-
-ROWS_MAX: Final = 50_000
+from necropsy.evidence._late import LateTable
+from necropsy.provenance.inductor import Book, Weighed
 
 
 class InductorKernel(Struct, frozen=True):
@@ -45,12 +45,13 @@ class InductorKernel(Struct, frozen=True):
         return tuple(w.frame for w in self.lines)
 
 
-class InductorKernels(Table[InductorKernel]):
+class InductorKernels(LateTable[InductorKernel]):
     """One row a call; a kernel of one name may compute other nodes at another call."""
 
     name = "inductor_kernels"
     row = InductorKernel
-    accepts = (GeneratedCode, GraphLines, KernelStacks, KernelNodes, KernelPlan, NodeStacks)
+    accepts = (GeneratedCode, GraphLines, KernelStacks, KernelNodes, KernelPlan, NodeStacks, KernelText)
+    rows_max = 50_000
     formats = ("log", "inductor_debug", "torch_trace")
     supply = "the log of a run with TORCH_LOGS=output_code,graph_code,aot_graphs,post_grad_graphs, or TORCH_TRACE=DIR"
     columns: ClassVar[dict[str, str]] = {
@@ -69,37 +70,25 @@ class InductorKernels(Table[InductorKernel]):
         "origin": "who wrote it",
     }
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: list[Told] = []
-
-    def add(self, record: Any) -> None:
-        """Keep what is told until all is there."""
-        self._told.append(record)
-
-    def finish(self) -> None:
+    def read(self, told: list[Any]) -> Iterator[InductorKernel]:
         """Find the lines of every call."""
-        book = Book(self._told)
+        book = Book(told)
         for code in book.codes:
             resolver = book.resolver(code)
             for number, call in enumerate(code.calls):
-                if len(self.rows) >= ROWS_MAX:
-                    return
                 found = resolver.lines(call)
-                self.rows.append(
-                    InductorKernel(
-                        call.name,
-                        code.graph,
-                        code.origin.compile_id,
-                        code.direction,
-                        number,
-                        call.extern,
-                        call.nodes,
-                        call.sources,
-                        found.lines,
-                        found.how,
-                        found.complete,
-                        code.anchor,
-                        code.origin,
-                    )
+                yield InductorKernel(
+                    call.name,
+                    code.graph,
+                    code.origin.compile_id,
+                    code.direction,
+                    number,
+                    call.extern,
+                    call.nodes,
+                    call.sources,
+                    found.lines,
+                    found.how,
+                    found.complete,
+                    code.anchor,
+                    code.origin,
                 )

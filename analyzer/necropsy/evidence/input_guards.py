@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from necropsy_parsers.tallies.input_guards import InputGuard
+from necropsy_parsers.tallies.input_guards import GuardLists, InputGuard
 
-from necropsy.evidence._records import COMMON, RecordTable
+from necropsy.evidence._late import LateTable
+from necropsy.evidence._records import COMMON
 
-MAX_ROWS: Final = 20_000  # one a tensor and compilation; beyond that they are only counted
 
-
-class InputGuards(RecordTable[InputGuard]):
+class InputGuards(LateTable[InputGuard]):
     """One row a tensor and compiled version."""
 
     name = "input_guards"
     row = InputGuard
-    accepts = (InputGuard,)
+    accepts = (InputGuard, GuardLists)
+    rows_max = 20_000
     supply = "the log of a run with TORCH_LOGS=guards"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,
@@ -24,13 +24,6 @@ class InputGuards(RecordTable[InputGuard]):
         "frame": "line of the program that used it first, path shortened as printed",
     }
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.dropped = 0
-
-    def add(self, record: Any) -> None:
-        """Take a row, up to a bound."""
-        if len(self.rows) < MAX_ROWS:
-            super().add(record)
-        else:
-            self.dropped += 1
+    def read(self, told: list[Any]) -> list[InputGuard]:
+        """What was told."""
+        return told

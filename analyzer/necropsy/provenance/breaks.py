@@ -186,9 +186,20 @@ def _in_wrapper(row: GraphBreak, known: dict[tuple[str, int], tuple[Frame, ...]]
 
 def _folded(found: list[Incident]) -> list[Incident]:
     """Breaks of no special kind belong to a special one at the same line, a notice without place to a scalar read."""
+    special: dict[tuple[str, int | None], Incident] = {}
+    placed: dict[str, Incident] = {}
+    for one in found:
+        if one.place is not None:
+            placed.setdefault(one.cause, one)
+            if one.cause not in (OTHER, LIMIT, WANTED):
+                special.setdefault((one.place.file, one.place.line), one)
     out: list[Incident] = []
     for one in found:
-        host = next((o for o in found if o is not one and _hosts(o, one)), None)
+        host = None
+        if one.place is None:
+            host = placed.get(one.cause) if all(r.form == "notice" for r in one.rows) else None
+        elif one.cause == OTHER:
+            host = special.get((one.place.file, one.place.line))
         if host is None:
             out.append(one)
         else:
@@ -197,14 +208,3 @@ def _folded(found: list[Incident]) -> list[Incident]:
             host.ranks |= one.ranks
             host.compile_ids |= one.compile_ids
     return out
-
-
-def _hosts(host: Incident, one: Incident) -> bool:
-    if one.place is None:
-        return one.cause == host.cause and host.place is not None and all(r.form == "notice" for r in one.rows)
-    return (
-        one.cause == OTHER
-        and host.cause not in (OTHER, LIMIT, WANTED)
-        and host.place is not None
-        and (host.place.file, host.place.line) == (one.place.file, one.place.line)
-    )

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from necropsy_parsers.inductor.records import KernelText
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.records import Record
+from necropsy_parsers.records import Anchor, Record
 from necropsy_parsers.text import unwrap
 from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.log import LogReader
 from necropsy_parsers.text.naming import named
+from necropsy_parsers.text.tallying import read_again
 
 if TYPE_CHECKING:
     from necropsy_parsers.source import Source
@@ -76,5 +79,14 @@ def _json_lines(sample: bytes) -> bool:
 
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     """Records of a log."""
-    reader = LogReader(source.name, issues, seq, named(source.name))
+    reader = LogReader(source.name, issues, seq, named(source.name), postpone=source.lasting)
     yield from unwrap.records(text_chunks(source.chunks(), source.name, issues), reader.records, source.name, issues)
+    if awaited := reader.tallies.awaited:
+        yield KernelText(Anchor(source.name, 0, 0, 1), partial(_kernels, source, issues, seq, awaited), seq=seq)
+
+
+def _kernels(source: Source, issues: Issues, seq: int, awaited: dict[int, frozenset[bytes]]) -> Iterator[Record]:
+    """What the log tells of compiled kernels; of how it is read everything was told the first time."""
+    told = Issues()
+    chunks = text_chunks(source.chunks(), source.name, told)
+    yield from unwrap.records(chunks, read_again(source.name, seq, issues, awaited), source.name, told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from necropsy_parsers.records import Frame, Record
+from necropsy_parsers.records import Frame, Postponed, Record
 
 
 class KernelCall(Struct, frozen=True):
@@ -89,3 +89,7 @@ class KernelPlan(Record, frozen=True):
 
     group: str
     nodes: tuple[str, ...]
+
+
+class KernelText(Postponed, frozen=True):
+    """Text that holds generated code, graphs or the scheduler's lists: of interest where something names a kernel."""

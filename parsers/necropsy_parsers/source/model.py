@@ -52,6 +52,11 @@ class Source:
     def __repr__(self) -> str:
         return f"Source({self.name!r})"
 
+    @property
+    def lasting(self) -> bool:
+        """Whether it can be read again at any time and cheaply."""
+        return self._lasting
+
     def head(self, n: int = 65536) -> bytes:
         """The first `n` decompressed bytes (fewer only if there are no more); `chunks` yields them again."""
         if self._lasting:

@@ -5,7 +5,8 @@ A tally module offers `NAME`, `TITLE`, `LITERAL` (bytes that each of its lines h
 `feed(chunk, start, line)`, called with each chunk that holds one of them, its byte offset
 and the number of lines before it, and `records()`, called once at the end. Chunks that hold
 one of `ALSO` are given to it once it has begun, of all of them at most `MAX_BYTES` (0: no
-bound). With `ASKS = True` a `Whose` is its third argument. Discovery walks this folder;
+bound). With `ASKS = True` a `Whose` is its third argument. What only those ask for whose run names kernels is
+`POSTPONED`: where the input can be read again, it is counted when its table is asked for. Discovery walks this folder;
 adding a tally edits no list.
 """
 
@@ -50,6 +51,7 @@ class TallyKind(Struct, frozen=True):
     also: tuple[bytes, ...] = ()
     asks: bool = False
     most: int = 0
+    postponed: bool = False
     reads: tuple[Reads, ...] = ()
 
 
@@ -61,8 +63,8 @@ def all_tallies() -> tuple[TallyKind, ...]:
         m = importlib.import_module(info.name)
         literals = getattr(m, "LITERALS", ()) or (m.LITERAL,)
         also, asks, most = getattr(m, "ALSO", ()), getattr(m, "ASKS", False), getattr(m, "MAX_BYTES", MAX_BYTES)
-        doc, reads = m.__doc__ or "", getattr(m, "READS", ())
-        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, reads))
+        doc, reads, later = m.__doc__ or "", getattr(m, "READS", ()), getattr(m, "POSTPONED", False)
+        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, later, reads))
     return tuple(found)
 
 

@@ -22,6 +22,7 @@ from necropsy_parsers.torch_artifacts import Reads
 NAME: Final = "fusion_stacks"
 TITLE: Final = "Lines of scheduler nodes"
 LITERAL: Final = b"stack_traces = {"
+POSTPONED: Final = True
 READS: Final = (Reads("fusion", "2.9", "lines of the nodes that candidates compute, for kernels"),)
 MAX_NODES: Final = 20_000  # kept an input
 _NODE: Final = re.compile(rb"__fusion\] +SchedulerNode\(name='(?P<name>\w+)'\)")

@@ -25,6 +25,7 @@ from necropsy_parsers.torch_artifacts import Reads
 NAME: Final = "generated_code"
 TITLE: Final = "Inductor's generated code"
 LITERAL: Final = b"__output_code"
+POSTPONED: Final = True
 READS: Final = (Reads("output_code", "2.1", "kernels, the order of their calls, the nodes that each computes"),)
 MAX_GRAPHS: Final = 2_000  # kept an input
 _LINE: Final = re.compile(rb"__output_code(?:\]|: \[\w+\]) " + LINE)

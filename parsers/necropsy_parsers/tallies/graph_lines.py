@@ -27,6 +27,7 @@ NAME: Final = "graph_lines"
 TITLE: Final = "Graphs with the program's lines"
 LITERAL: Final = b"# File: "
 ALSO: Final = (b"__aot_graphs", b"__graph_code", b"__post_grad_graphs")
+POSTPONED: Final = True
 READS: Final = (
     Reads("graph_code", "2.1", "the line of the program of each node, for kernels"),
     Reads("aot_graphs", "2.1", "the line of the program of each node, for kernels"),

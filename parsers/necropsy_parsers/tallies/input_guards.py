@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.patterns import lazily
-from necropsy_parsers.records import Anchor, Frame, Record
+from necropsy_parsers.records import Anchor, Frame, Postponed, Record
 from necropsy_parsers.tallies import Whose, places
 from necropsy_parsers.text.guard_failure import failure
-from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "input_guards"
@@ -47,8 +46,12 @@ class InputGuard(Record, frozen=True):
     frame: Frame
 
 
+class GuardLists(Postponed, frozen=True):
+    """Lists of guards; where something else tells why a function was compiled again, nobody asks for them."""
+
+
 class Tally:
-    """Keeps the lines as they are; what they say is read at the end."""
+    """Keeps the lines as they are; what they say is read when somebody asks."""
 
     def __init__(self, name: str, first_seq: int, whose: Whose) -> None:
         self._name = name
@@ -60,6 +63,7 @@ class Tally:
         """Keep the lines of a chunk."""
         # Of 2.4 and later the older words stand in each tree, too, and tell nothing more.
         newer = _TENSOR in chunk
+        counted = 0
         for position in places(chunk, _TENSOR if newer else _OLDER):
             if len(self._lines) >= MAX_GUARDS:
                 return
@@ -71,10 +75,17 @@ class Tally:
                 continue
             if chunk.find(_LIST, begin, min(position, begin + _HEAD_WITHIN)) < 0:
                 continue
-            number = line + lines_before(chunk, begin) + 1
-            self._lines.append((start + begin, number, chunk[begin : min(end, begin + _LONGEST)]))
+            line += chunk.count(b"\n", counted, begin)
+            counted = begin
+            self._lines.append((start + begin, line + 1, chunk[begin : min(end, begin + _LONGEST)]))
 
     def records(self) -> Iterator[Record]:
+        """One record for all."""
+        if self._lines:
+            start, number, text = self._lines[0]
+            yield GuardLists(Anchor(self._name, start, start + len(text), number), self._guards, seq=self._seq + start)
+
+    def _guards(self) -> Iterator[InputGuard]:
         """One record a line that names the place."""
         for start, number, line in self._lines:
             text, origin, attempt = self._whose(line, start)

@@ -21,6 +21,7 @@ from necropsy_parsers.torch_artifacts import Reads
 NAME: Final = "schedule"
 TITLE: Final = "Scheduler nodes of kernels"
 LITERAL: Final = b"__schedule"
+POSTPONED: Final = True
 READS: Final = (Reads("schedule", "2.5", "the nodes of each kernel, in the order of their code"),)
 MAX_KERNELS: Final = 20_000  # kept an input
 _PLAN: Final = re.compile(rb"__schedule\]  ?\[(?P<nodes>[^\n]*SchedulerNode\(name='op[^\n]*)\]")

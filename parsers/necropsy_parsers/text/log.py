@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages import Common, Message, MessageFormat, all_messages, kinds_of, read_all
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record, Stamp, input_number
+from necropsy_parsers.tallies import all_tallies
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
 from necropsy_parsers.text.entry import BEGINS, Entry, head_of, of_compiler
@@ -25,7 +26,7 @@ from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is
 from necropsy_parsers.text.prefix import Peeled, Peeler
 from necropsy_parsers.text.scan import Gap, RawLine, Scanner, Taken
 from necropsy_parsers.text.tail import last_words
-from necropsy_parsers.text.tallying import Tallies
+from necropsy_parsers.text.tallying import Tallies, postponed
 from necropsy_parsers.text.told import told
 from necropsy_parsers.text.traceback import HEADER, PythonTraceback
 from necropsy_parsers.text.vote import vote
@@ -43,9 +44,11 @@ FOLD_ENTRIES_AFTER: Final = 2000  # the same of entries of torch's log, whose re
 
 
 class LogReader:
-    """Reads one log; `records(chunks)` yields its records in the order in which they end."""
+    """Reads one log; `records(chunks)` yields its records in the order in which they end, without what is postponed."""
 
-    def __init__(self, name: str, issues: Issues, first_seq: int = 0, defaults: Named = NOBODY) -> None:
+    def __init__(
+        self, name: str, issues: Issues, first_seq: int = 0, defaults: Named = NOBODY, *, postpone: bool = False
+    ) -> None:
         self.name = name
         self.issues = issues
         self._seq = first_seq
@@ -62,7 +65,9 @@ class LogReader:
         self._now: Stamp | None = None
         self._last_unnamed = UNKNOWN
         self._shapes: dict[tuple[str, str], int] = {}
-        self._tallies = Tallies(name, first_seq, self._whose, issues)
+        later = postponed() if postpone else ()
+        kinds = [kind for kind in all_tallies() if kind not in later]
+        self.tallies = Tallies(name, first_seq, self._whose, issues, kinds=kinds, later=later)
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
@@ -76,7 +81,7 @@ class LogReader:
             compilers,
             input_number(first_seq),
             self._take,
-            self._tallies.literals,
+            self.tallies.literals,
         )
 
     @property
@@ -101,7 +106,7 @@ class LogReader:
         yield from self._close_all(at_end=True)
         for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
             yield from told(record)
-        yield from self._tallies.records()
+        yield from self.tallies.records()
 
     # -- lines ----------------------------------------------------------------
 
@@ -114,7 +119,7 @@ class LogReader:
                 first = False
             start, lines = self._scanner.bytes, self._scanner.lines
             yield chunk
-            self._tallies.feed(chunk, start, lines, self._scanner.seen)
+            self.tallies.feed(chunk, start, lines, self._scanner.seen)
 
     def _placed(self, peeled: Peeled) -> Peeled:
         """With what the input's name tells of its writer, and the last clock reading."""
