@@ -73,15 +73,20 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "structured/entry": Kind(DATA_LOSS, "recorder", "entries of a structured log are damaged and were left out"),
     "structured/cut": Kind(DATA_LOSS, "recorder", "a structured log ends too early; what stands before was read"),
     "structured/foreign": Kind(NOTICE, "reader", "lines in a structured log that belong to no entry"),
-    "ncu/no-reader": Kind(ERROR, "reader", "an Nsight Compute report was not read: `pip install 'necropsy[ncu]'` reads it"),
+    "ncu/no-reader": Kind(
+        ERROR, "reader", "an Nsight Compute report was not read: `pip install 'necropsy[ncu]'` reads it"
+    ),
     "ncu/undecodable": Kind(ERROR, "reader", "NVIDIA's reader could not read an Nsight Compute report"),
     "ncu/lost": Kind(DATA_LOSS, "reader", "launches of an Nsight Compute report could not be decoded"),
-    "ncu/cut": Kind(DATA_LOSS, "recorder", "an Nsight Compute report ends too early; the launches before that were read"),
+    "ncu/cut": Kind(
+        DATA_LOSS, "recorder", "an Nsight Compute report ends too early; the launches before that were read"
+    ),
     "ncu/damaged": Kind(DATA_LOSS, "recorder", "an Nsight Compute report is damaged"),
     "ncu/page": Kind(DATA_LOSS, "recorder", "rows of an Nsight Compute page or CSV could not be read"),
     "trace/worker": Kind(
         ERROR, "reader", "the process that read it was ended; less memory may be the cause (--jobs 1)"
     ),
+    "tensorrt/many-tactics": Kind(INFO, "reader", "of very many timed tactics the first were kept"),
     "sniff/unknown": Kind(ERROR, "reader", "no format claims this input"),
 }
 

@@ -1,0 +1,28 @@
+"""TensorRT's builder, runtime, parser and tools, in any log.
+
+[01/31/2024-12:00:00] [V] [TRT] --------------- Timing Runner: /conv/Conv + /Relu (CaskConvolution[0x80000009])
+[TensorRT] ERROR: Network validation failed.
+[E] IRuntime::deserializeCudaEngine: Error Code 1: Serialization (...)
+
+A verbose build writes hundreds of thousands of lines; see `necropsy_parsers.tensorrt_log`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from necropsy_parsers.tensorrt_log.reader import TensorrtReader
+
+NAME: Final = "tensorrt"
+TITLE: Final = "TensorRT"
+LITERALS: Final = (
+    b"[TRT", b"TensorRT", b"tensorrt", b"TRT:", b"trtexec", b"Error Code ", b"Timing Runner: ", b"engine plan file",
+    b"serialized engine", b"Serialized Engine", b"optimization profile",
+)  # fmt: skip
+ALSO: Final = (b"[E] ", b"[W] ", b"[I] ", b"[V] ", b"=== Performance", b"Name: ", b"Layer(", b"ERROR", b"WARNING")
+ASKS: Final = True
+MAX_BYTES: Final = 0
+
+
+class Tally(TensorrtReader):
+    """Reads what TensorRT says."""

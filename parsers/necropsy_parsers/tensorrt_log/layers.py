@@ -1,0 +1,112 @@
+"""The list of layers that the builder prints at the end of a build, to records of engine layers.
+
+    Engine Layer Information:
+    Layer(CaskConvolution): /conv/Conv + /Relu, Tactic: 0xc4e4, x (Half[8,3:2,224,224]) -> y (Half[8,64:2,112,112])
+    Layer(Reformat): Reformatting CopyNode for Input Tensor 0 to /conv/Conv, Tactic: 0x0, ...
+
+up to 8.x; with detailed verbosity, and in 10.x, 11.x and TensorRT for RTX, whole descriptions under `Layers:`
+
+    Name: __myl_Move_myl0_0, LayerType: kgen, Inputs: [ { Name: image, Dimensions: [8,3], ..., Format: ... }], ...
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from necropsy_parsers.grammars import tensor_format
+from necropsy_parsers.records import Anchor
+from necropsy_parsers.tensorrt.records import EngineLayer, EngineTensor, nodes_of
+
+_LINE: Final = re.compile(r"Layer\((?P<type>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>\S+?),(?: (?P<tensors>.*))?$")
+_TENSOR: Final = re.compile(r"(?P<name>\S.*?) ?[(\[](?P<type>[A-Z]\w*)[(\[](?P<dims>[^\])]*)[\])][)\]](?:, |$)")
+_NAME: Final = re.compile(r"Name: (?P<name>.*?), LayerType: (?P<type>\w*)(?:, |$)")
+_LIST: Final = re.compile(r"(?:^|, )(?P<what>Inputs|Outputs|Constants): \[(?P<items>.*?)\](?=, [A-Z]\w+: |$)")
+_ITEM: Final = re.compile(
+    r"\{ Name: (?P<name>.*?)(?P<rest>, (?:Location|Dimensions|Strides|Datatype|Format)\b.*?) ?\}(?:, |$)"
+)
+_FIELD: Final = {
+    "dims": re.compile(r", Dimensions: \[([^\]]*)\]"),
+    "both": re.compile(r", Format/Datatype: ([^,}]*)"),
+    "dtype": re.compile(r", Data[Tt]ype: ([^,}]*)"),
+    "format": re.compile(r", Format: ([^,}]*)"),
+}
+_TACTIC_NAME: Final = re.compile(r", TacticName: ([^,]*)")
+_TACTIC_VALUE: Final = re.compile(r", TacticValue: ([^,]*)")
+_METADATA: Final = re.compile(r", Metadata: (.*)$")
+_STREAM: Final = re.compile(r", StreamId: (\d+)")
+_ORIGIN: Final = re.compile(r", Origin: (\w+)")
+
+
+def is_layer(text: str) -> bool:
+    """Whether a line of the list describes a layer."""
+    return text.startswith(("Layer(", "Name: "))
+
+
+def layer(text: str, engine: str, index: int, anchor: Anchor, seq: int) -> EngineLayer | None:
+    """The layer that a line of the list describes."""
+    if (m := _LINE.match(text)) is not None:
+        source, _, target = _sides(m["tensors"] or "")
+        return EngineLayer(
+            anchor, engine, index, m["name"], m["type"], _tensors(source), _tensors(target), tactic_value=m["tactic"],
+            nodes=nodes_of(m["name"]), detail="line", seq=seq,
+        )  # fmt: skip
+    if (m := _NAME.match(text)) is not None:
+        lists = {found["what"]: _items(found["items"]) for found in _LIST.finditer(text, m.start("type"))}
+        metadata, stream = _first(_METADATA, text), _first(_STREAM, text)
+        return EngineLayer(
+            anchor, engine, index, m["name"], m["type"], lists.get("Inputs", ()), lists.get("Outputs", ()),
+            lists.get("Constants", ()), reformat_origin=_first(_ORIGIN, text), tactic=_first(_TACTIC_NAME, text),
+            tactic_value=_first(_TACTIC_VALUE, text), stream=int(stream) if stream else None, metadata=metadata,
+            nodes=nodes_of(m["name"], metadata), detail="full", seq=seq,
+        )  # fmt: skip
+    return None
+
+
+def _sides(tensors: str) -> tuple[str, str, str]:
+    """Inputs and outputs: the arrow that stands between tensors, not one within a name."""
+    at = re.search(r"(?:^|[)\]]) ?-> ", tensors)
+    if at is None:
+        return tensors, "", ""
+    cut = at.start() + (0 if tensors[at.start() : at.start() + 1] in ("-", " ") else 1)
+    return tensors[:cut].strip(), "->", tensors[at.end() :]
+
+
+def _tensors(text: str) -> tuple[EngineTensor, ...]:
+    out = []
+    for m in _TENSOR.finditer(text):
+        dims, pack = _dims(m["dims"])
+        dtype = tensor_format.dtype_of(m["type"])
+        raw = f"{m['type']}[{m['dims']}]"
+        # The line tells dimensions, not strides: vectors show as `64:8`, the order of axes does not.
+        layout = tensor_format.TensorFormat(raw, dtype, f"CHW{pack}" if pack > 1 else "", pack)
+        out.append(EngineTensor(m["name"], dims, layout))
+    return tuple(out)
+
+
+def _dims(text: str) -> tuple[tuple[int, ...], int]:
+    dims, pack = [], 1
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        size, _, vector = part.partition(":")
+        dims.append(int(size) if size.lstrip("-").isdigit() else -1)
+        if vector.isdigit():
+            pack = int(vector)
+    return tuple(dims), pack
+
+
+def _items(text: str) -> tuple[EngineTensor, ...]:
+    out = []
+    for m in _ITEM.finditer(text):
+        rest = m["rest"]
+        dims, _ = _dims(_first(_FIELD["dims"], rest))
+        both = _first(_FIELD["both"], rest)
+        told = both or _first(_FIELD["format"], rest)
+        out.append(
+            EngineTensor(m["name"], dims, tensor_format.parse(told, "" if both else _first(_FIELD["dtype"], rest)))
+        )
+    return tuple(out)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    m = pattern.search(text)
+    return m[1].strip() if m is not None else ""
