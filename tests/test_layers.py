@@ -32,6 +32,8 @@ RULE_IMPORTS = ("necropsy.evidence", "necropsy.finding", "necropsy.rule", "necro
 RULE_HELPERS = (
     "necropsy.claim",
     "necropsy.conditions",
+    "necropsy.hardware",
+    "necropsy.ncu",
     "necropsy.provenance",
     "necropsy.recovery",
     "necropsy.releases",
