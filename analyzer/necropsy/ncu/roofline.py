@@ -1,8 +1,8 @@
 """Measured operations and bytes of a launch against what its device could do, at its own clocks where the report says.
 
 Peaks come from the report (operations a cycle times cycles a second, bytes a cycle of memory times its clock), else
-from `necropsy.hardware` by the device's name. A report's are lower than a datasheet's: clocks fall under load, and ncu fixes
-them at the base clock unless told `--clock-control none`.
+from `necropsy.hardware` by the device's name. A report's are lower than a datasheet's: clocks fall under load, and
+ncu fixes them at the base clock unless told `--clock-control none`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ LEAST: Final = 1.0  # percent of the memory's peak from which its bandwidth can 
 class Roofline(Struct, frozen=True):
     """What a launch reached and could reach; all per second, None where not collected.
 
-    `work` are operations by kind (`bfloat16`, `tf32`, `float`, ...), of tensor cores and of others, empty for none, None
-    where they were not counted (`--section SpeedOfLight_RooflineChart` and its hierarchical kin do); `kind` is the one
-    with most, `peak` its limit; `bytes` and `bandwidth` are of device memory. `told` says where the peaks come
-    from: `report`, `table` or "".
+    `work` are operations by kind (`bfloat16`, `tf32`, `float`, ...), of tensor cores and of others, empty for none,
+    None where they were not counted (`--section SpeedOfLight_RooflineChart` and its hierarchical kin do); `kind` is
+    the one with most, `peak` its limit; `bytes` and `bandwidth` are of device memory. `told` says where the peaks
+    come from: `report`, `table` or "".
     """
 
     work: dict[str, float] | None
@@ -116,6 +116,8 @@ def _work(row: NcuKernel, hz: float | None) -> dict[str, float] | None:
         parts = [row.value(f"{prefix}{op}_pred_on.sum.per_cycle_elapsed") for op in ("add", "mul", "fma")]
         if any(p is not None for p in parts):
             add, mul, fma = (p or 0.0 for p in parts)
+            if letter == "h" and not add + mul:
+                fma = 0.0  # compilers load constants with HFMA2: alone it is no arithmetic
             pair = fused / 2  # half precision computes two numbers at once
             found[kind] = hz * (pair * (add + mul) + fused * fma)
     for kind, a_cycle in _tensor(row, "per_cycle_elapsed").items():
@@ -132,13 +134,10 @@ def _tensor(row: NcuKernel, what: str) -> dict[str, float]:
         if m is None or m["what"] != what or (what == "peak_sustained" and m["sparse"] == "on"):
             continue
         kind = _SOURCES.get(m["src"], m["src"])
-        if what == "peak_sustained":
-            whole[kind] = max(whole.get(kind, 0.0), value)
-        elif m["op"]:
-            parts[kind] = parts.get(kind, 0.0) + value
-        else:
-            whole[kind] = whole.get(kind, 0.0) + value
-    return {kind: max(whole.get(kind, 0.0), parts.get(kind, 0.0)) for kind in whole.keys() | parts.keys()}
+        into = parts if m["op"] else whole
+        both = max if what == "peak_sustained" else sum
+        into[kind] = both((into.get(kind, 0.0), value))
+    return whole | parts  # told for the source, its peak is that with sparsity
 
 
 def _peak(row: NcuKernel, kind: str, hz: float) -> float | None:
