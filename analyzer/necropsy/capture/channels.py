@@ -53,9 +53,11 @@ class Keep:
             self._file = open(self.path(self._number), "wb", buffering=0)  # noqa: SIM115
 
     def close(self) -> None:
-        """End the file."""
+        """End the file; of a silent job none is left."""
         with suppress(OSError):
             self._file.close()
+            if not self.path(1).stat().st_size:
+                self.path(1).unlink()
 
 
 class Channel:
