@@ -65,6 +65,16 @@ def is_tf32(name: str) -> bool:
     )
 
 
+def is_single(name: str) -> bool:
+    """Whether a product's or convolution's kernel takes FP32 inputs to ordinary cores."""
+    return unit(name) == ORDINARY and not is_double(name) and not re.search(r"hgemm|hcudnn|_h(?:alf)?_|<__half", name)
+
+
+def is_convolution(name: str) -> bool:
+    """Whether a library's kernel is a convolution: an implicit product, as most are, or another."""
+    return bool(re.search(r"conv|cudnn|fprop|dgrad|wgrad|winograd", name, re.I))
+
+
 def is_attention(name: str) -> bool:
     """Whether a kernel is a fused attention."""
     return bool(_ATTENTION.search(name))

@@ -24,7 +24,8 @@ Limits
     large the share of float32 products is a log does not tell: it stays a note. A profiler's
     trace does: there the kernels' names must say that FP32 ran outside the tensor cores, calls
     shorter than 20 us and those that the memory limits do not count, and where TF32 kernels
-    are there too, the program has allowed it and the rule keeps silent.
+    are there too, the program has allowed it and the rule keeps silent. Of an Nsight Compute report
+    the same is asked of names, and tensor cores must have been idle where that was measured.
 
 References
     - https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html
@@ -38,12 +39,18 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from necropsy.evidence.ncu_kernels import NcuKernels
 from necropsy.evidence.perf_hints import PerfHints
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
+from necropsy.ncu.claim import about as about_launches
+from necropsy.ncu.claim import kernel_name
+from necropsy.ncu.groups import groups
+from necropsy.ncu.lines import places
 from necropsy.releases import torch_release
 from necropsy.rule import rule
+from necropsy.trace import kernelnames
 from necropsy.trace.claim import about, in_function, ms, part, places_of
 
 if TYPE_CHECKING:
@@ -51,6 +58,13 @@ if TYPE_CHECKING:
     from necropsy.trace.roofline import Misfit
 
 _AMPERE: Final = (8, 0)
+# Shares of cycles, the surest first; instruction counts tell nothing on Hopper, where one does the work of many.
+_TENSOR_PIPE: Final = (
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+)
+_IDLE: Final = 1.0  # percent
 
 
 class Thresholds(Struct, frozen=True):
@@ -82,14 +96,49 @@ _CONVOLUTIONS: Final = Fix(
 
 @rule("KRN019", "tf32-off", Severity.NOTE, settings=Thresholds)
 def check(
-    hints: PerfHints | None, settings: Settings | None, traces: Traces | None, t: Thresholds
+    hints: PerfHints | None,
+    settings: Settings | None,
+    traces: Traces | None,
+    kernels: NcuKernels | None,
+    t: Thresholds,
 ) -> Iterator[Finding]:
-    """One note an attempt of a log; of a trace one warning for products and one for convolutions."""
+    """One note an attempt of a log; of a trace one warning for products and one for convolutions; one a kernel."""
     if hints is not None:
         yield from _warned(hints, settings)
     for p in traces.gpu_profiles if traces is not None else ():
         if not p.graphs:
             yield from _measured(p, t)
+    if kernels is not None:
+        yield from _profiled(kernels, traces, t)
+
+
+def _profiled(kernels: NcuKernels, traces: Traces | None, t: Thresholds) -> Iterator[Finding]:
+    """Kernels of an Nsight Compute report that do FP32 products on ordinary cores, the most time first."""
+    allowed = {row.anchor.input for row in kernels.own if kernelnames.is_tf32(row.kernel)}
+    for group in groups(kernels):
+        row = group.row
+        if row.anchor.input in allowed or (row.capability or (0, 0)) < _AMPERE:
+            continue
+        if (group.share or 0.0) < t.share or not kernelnames.is_single(row.kernel):
+            continue
+        busy = row.value(*_TENSOR_PIPE)
+        if busy is not None and busy >= _IDLE:
+            continue
+        family = "convolution" if kernelnames.is_convolution(row.kernel) else "matmul"
+        words = "a float32 matrix product" if family == "matmul" else "a float32 convolution"
+        idle = "which measured idle" if busy is not None else "as its name says"
+        share = f" ({part(group.share or 0)} of the profiled time)"
+        yield about_launches(
+            group,
+            f"{kernel_name(group)} computes {words} on ordinary cores for {ms(group.ns or 0)}{share} instead of tensor "
+            f"cores, {idle}: TF32 is off.",
+            Severity.WARNING,
+            places=places(group, None, traces),
+            confidence=Confidence.LIKELY,
+            facts={} if busy is None else {"tensor pipe active": f"{busy:.1f}%"},
+            event=f"ordinary:{row.kernel}@{row.anchor.input}",
+            fixes=(_SET, _NEWER, _AUTOCAST) if family == "matmul" else (_CONVOLUTIONS, _AUTOCAST),
+        )
 
 
 def _measured(p: Profile, t: Thresholds) -> Iterator[Finding]:
