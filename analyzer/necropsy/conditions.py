@@ -24,6 +24,7 @@ PEER_ABSENT: Final = "a rank did not take part in a collective"  # late, hung, e
 GARBAGE: Final = "buffers of an unfinished collective hold garbage"
 JOB_STOPPED: Final = "the job was told to stop"  # by a scheduler, a launcher or a person
 PROCESS_DIED: Final = "a process of the job is gone"
+NO_ENGINE: Final = "no TensorRT engine came of a build or a file"
 
 # Conditions that reach beyond the process in which they arose.
 SHARED: Final = frozenset({PROCESS_DIED, PEER_ABSENT, GARBAGE, JOB_STOPPED, HOST_FULL, SHM_FULL, WORKER_DIED})

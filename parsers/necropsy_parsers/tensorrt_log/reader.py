@@ -38,6 +38,10 @@ MAX_SHAPES: Final = 5_000  # different messages kept of an input
 MAX_LAYERS: Final = 100_000
 LARGE: Final = 1 << 20  # bytes of a chunk from which the quicker search is asked for
 _DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
+NEAR: Final = 25  # lines between the name of an engine's file and an error about it
+_PLANS: Final = (b".engine", b".plan", b".trt")
+_PLAN: Final = re.compile(rb"[\w./\\:@+-]*[\w-]\.(?:engine|plan|trt)\b")
+_ABOUT_PLANS: Final = ("plan-", "load-failed")
 _RANGE: Final = b"to [-4,4]"  # trtexec's placeholder for a tensor's range, one line a tensor
 _LIST: Final = ("Engine Layer Information:", "] Layers:")
 
@@ -84,6 +88,7 @@ class TensorrtReader:
         self._ranges: dict[int, int] = {}
         self._verbose: set[int] = set()
         self._end = (0, 0)  # bytes and lines read
+        self._plan = ("", 0)  # the engine's file that was named last, and where
         self._weights: _Held | None = None  # what the next list of weights belongs to
 
     # -- reading ---------------------------------------------------------------------------
@@ -127,11 +132,11 @@ class TensorrtReader:
         return at
 
     def _line(self, data: bytes, at: int, number: int) -> None:
-        offset = 0
+        if any(suffix in data for suffix in _PLANS) and (m := _PLAN.search(data)) is not None:
+            self._plan = (m[0].decode("utf-8", "replace"), number)
         for text in segments(data):
             anchor = Anchor(self._name, at, at + len(data), number, text.strip()[:400])
             self._segment(text, data, anchor)
-            offset += len(text)
             if self._collector is not None:
                 break
 
@@ -193,6 +198,8 @@ class TensorrtReader:
         if name in ("affected-weights", "preamble"):
             return
         parts = error_parts(text)
+        if name.startswith(_ABOUT_PLANS) and self._plan[0] and 0 <= anchor.line - self._plan[1] <= NEAR:
+            words["file"] = self._plan[0]
         key = _key(name, words, parts.text, build)
         held = self._held.get(key)
         if held is None:
@@ -327,7 +334,7 @@ _LITERALS: Final = tuple(
     literal.encode()
     for literal in dict.fromkeys(
         (*_BY_LITERAL, *NODE_LITERALS, *UNKNOWN, *(f.literal for f in builds.FACTS), *builds.MEMORY_LITERALS,
-         builds.REFORMAT_LITERAL, *_LIST, _RANGE.decode())
+         builds.REFORMAT_LITERAL, *_LIST, _RANGE.decode(), *(p.decode() for p in _PLANS))
     )
 )  # fmt: skip
 

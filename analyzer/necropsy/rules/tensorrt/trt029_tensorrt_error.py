@@ -1,0 +1,89 @@
+"""TensorRT reported an error that no more specific rule knows
+
+What it means
+    The builder, the parser or the runtime of TensorRT failed. This is the rule for what no other
+    rule explains; the message is TensorRT's own. The first error of a build leads, since those after it mostly
+    repeat that there is no engine.
+
+Why it happens
+    Depends on the error; its category tells whose it is: API Usage Error (the program), Internal Error
+    (TensorRT or a plugin), Cuda Runtime (the device), OutOfMemory.
+
+How to confirm
+    A verbose log tells what TensorRT was doing before.
+
+How to fix
+    See the message; search for it with the version in NVIDIA/TensorRT's issues.
+
+Limits
+    Errors after which the program went on may have been expected by it.
+
+References
+    - https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/troubleshooting.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from necropsy_parsers.tensorrt_log.records import TrtMessage
+
+from necropsy.claim import from_record, one_line
+from necropsy.conditions import DEVICE_FULL
+from necropsy.evidence.activity import Activity
+from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.trt_builds import TrtBuilds
+from necropsy.evidence.trt_messages import TrtMessages
+from necropsy.finding import Confidence, Fact, Finding, Fix, Severity
+from necropsy.rule import rule
+from necropsy.rules.tensorrt._log import CAUSES, ECHOES, failure, of_build
+
+_VERBOSE: Final = Fix(
+    "Run again with a verbose logger, which tells what led to it",
+    "flag",
+    command="trtexec --verbose ...  # trt.Logger.VERBOSE",
+)
+_FREE: Final = Fix("Free memory of the GPU before the build: other processes, PyTorch's cache, other engines")
+_OTHERS: Final = frozenset(
+    {"error", "out-of-memory", "cuda-error", "engine-null", "tool-failed", "load-failed", "unknown-option"}
+)
+
+
+@rule("TRT029", "tensorrt-error", Severity.ERROR)
+def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
+    """The first error of each build that nothing else explains."""
+    told: set[tuple[str, int]] = set()
+    for row in messages:
+        where = (row.anchor.input, row.build)
+        if row.level not in ("E", "F") or row.kind not in _OTHERS or where in told or _explained(row, messages):
+            continue
+        told.add(where)
+        who = of_build(builds.of(row))
+        if row.kind in ECHOES:
+            text = f"{who} says that there is no engine ({one_line(row.text, 120)}), and the log not why."
+            yield failure(row, text, builds, exceptions, confidence=Confidence.LIKELY, fixes=(_VERBOSE,))
+            continue
+        facts: dict[str, Fact] = {
+            "category": row.category,
+            "function": row.api,
+            "times": row.count if row.count > 1 else 0,
+        }
+        full = row.kind == "out-of-memory" or "out of memory" in row.text
+        at = f" in {row.api}" if row.api else ""
+        text = f"{who} failed{at}: {one_line(row.text, 240).rstrip('.')}."
+        changes = {"facts": {k: v for k, v in facts.items() if v}, "fixes": (_FREE,) if full else (_VERBOSE,)}
+        later = any(m.seq > row.seq and m.kind in CAUSES - ECHOES for m in messages.errors(row))
+        if later:  # the one that says why follows
+            yield from_record(row, text, Severity.WARNING, activity=activity, confidence=Confidence.POSSIBLE, **changes)
+        else:
+            left = {"leaves": frozenset({DEVICE_FULL})} if full else {}
+            yield failure(row, text, builds, exceptions, **changes, **left)
+
+
+def _explained(row: TrtMessage, messages: TrtMessages) -> bool:
+    """Whether an earlier error of the build says why, or any at all if this one only says that there is no engine."""
+    errors = messages.errors(row)
+    if any(m.seq < row.seq and (m.kind in CAUSES or m.kind == "error") for m in errors):
+        return True
+    return row.kind in ECHOES and any(m.kind in CAUSES - ECHOES or m.kind == "error" for m in errors)
