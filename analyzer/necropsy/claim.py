@@ -129,7 +129,8 @@ class Saying(Struct, frozen=True):
     """A wording of an exception and what it means.
 
     `says` is a sentence in which `{name}` stands for the pattern's groups; `types`
-    limits it to exception classes (by their last name).
+    limits it to exception classes (by their last name), `holds` to texts with one of
+    these words: patterns that begin with anything cost much where they do not match.
     """
 
     regex: str
@@ -137,6 +138,7 @@ class Saying(Struct, frozen=True):
     fixes: tuple[Fix, ...] = ()
     types: tuple[str, ...] = ()
     confidence: Confidence = Confidence.CERTAIN
+    holds: tuple[str, ...] = ()
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -149,7 +151,14 @@ def _compiled(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.DOTALL)
 
 
-def saying(pattern: str, says: str, *fixes: str | Fix, types: Sequence[str] = (), likely: bool = False) -> Saying:
+def saying(
+    pattern: str,
+    says: str,
+    *fixes: str | Fix,
+    types: Sequence[str] = (),
+    likely: bool = False,
+    holds: Sequence[str] = (),
+) -> Saying:
     """A `Saying`; plain strings are code fixes."""
     return Saying(
         pattern,
@@ -157,6 +166,7 @@ def saying(pattern: str, says: str, *fixes: str | Fix, types: Sequence[str] = ()
         tuple(f if isinstance(f, Fix) else Fix(f, "code") for f in fixes),
         tuple(types),
         Confidence.LIKELY if likely else Confidence.CERTAIN,
+        tuple(holds),
     )
 
 
@@ -164,7 +174,9 @@ def match(sayings: Sequence[Saying], row: ExceptionRow) -> tuple[Saying, re.Matc
     """The first wording that the telling exception uses."""
     text = f"{row.name}: {row.text}"
     for s in sayings:
-        if (not s.types or row.name in s.types) and (m := s.pattern.search(text)) is not None:
+        if (s.types and row.name not in s.types) or (s.holds and not any(word in text for word in s.holds)):
+            continue
+        if (m := s.pattern.search(text)) is not None:
             return s, m
     return None
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -45,6 +45,12 @@ _SAID: Final = re.compile(
     rb"(fusing |===== attempting fusion \(\d+/|[^\n]+)"
 )
 _FIRST_ROUND: Final = b"===== attempting fusion (1/"
+_FUSED: Final = b"fusing "
+_HEAD_END: Final = b"__fusion] "
+_REFUSED: Final = b"__fusion] cannot fuse "
+_OLDER_HEAD: Final = b"__fusion: ["
+PIECE: Final = 32 * 1024  # bytes that are counted at once; most hold refusals for few reasons
+USUAL: Final = 8  # reasons seen first
 # What is true of most pairs in any graph and nothing to act on (WhyNoFuse, torch/_inductor/scheduler.py 2.2 to 2.13).
 _TRIVIAL: Final = re.compile(
     r"no shared data$|intermediate nodes between|node[12] (?:is|must)|will create cycle|grouped node|templates? "
@@ -54,9 +60,8 @@ _NUMBERS: Final = re.compile(r"(?<![a-zA-Z])\d+|\((?=[\d(s])(?:[^()]|\([^()]*\))
 MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further ones are only counted by reason
 # Refusals that are taken one by one. Of further ones those for a trivial reason are counted by their words, which takes
 # a tenth of the time; whose they are is then asked of some in each chunk.
-ONE_BY_ONE: Final = 10_000
+ONE_BY_ONE: Final = 4_000
 ASKED: Final = 200
-FEW: Final = 8  # reasons of a chunk that are looked for one by one
 
 Stack = tuple[Frame, ...]  # outermost first
 
@@ -134,25 +139,32 @@ class Tally:
         self._before = chunk
 
     def _feed_many(self, chunk: bytes, start: int) -> None:
-        """Count by words; those that are new or not trivial are taken one by one."""
-        said = Counter(_SAID.findall(chunk))
-        self._fused += said.pop(b"fusing ", 0)
-        self._graphs += said.pop(_FIRST_ROUND, 0)
-        counted: dict[bytes, _Pair] = {}
-        others: list[bytes] = []
-        for reason, count in said.items():
-            if (pair := self._trivial_pair(reason)) is not None:
-                counted[reason] = pair
-                pair.count += count
-                self._refused += count
-            elif not reason.startswith(b"====="):
-                others.append(reason)
-        for m in islice(_LINE.finditer(chunk), ASKED):
-            if m.lastgroup == "reason" and (pair := counted.get(m["reason"])) is not None:
-                begin = chunk.rfind(b"\n", 0, m.start()) + 1
-                _writers(pair, chunk[begin : begin + min(m.start() - begin, 200)])
-        for m in _refusals(chunk, others):
-            self._refuse(chunk, m, start)
+        """Count by words, piece by piece; refusals that are new or not trivial are taken one by one."""
+        usual = list(islice((r for r, (_, trivial) in self._reasons.items() if trivial), USUAL))
+        asked = ASKED
+        for begin, end in _pieces(chunk):
+            counted: set[bytes] = set()
+            others: set[bytes] = set()
+            for reason, count in _said(chunk, begin, end, usual).items():
+                if reason == _FUSED:
+                    self._fused += count
+                elif reason == _FIRST_ROUND:
+                    self._graphs += count
+                elif (pair := self._trivial_pair(reason)) is not None:
+                    counted.add(reason)
+                    pair.count += count
+                    self._refused += count
+                elif not reason.startswith(b"====="):
+                    others.add(reason)
+            if not others and (asked <= 0 or not counted):
+                continue
+            for m in _LINE.finditer(chunk, begin, end):
+                if m.lastgroup == "reason" and m["reason"] in others:
+                    self._refuse(chunk, m, start)
+                elif asked > 0 and m["reason"] in counted and (pair := self._trivial_pair(m["reason"])) is not None:
+                    head = chunk.rfind(b"\n", begin, m.start()) + 1 or begin
+                    _writers(pair, chunk[head : head + min(m.start() - head, 200)])
+                asked -= 1
 
     def _trivial_pair(self, reason: bytes) -> _Pair | None:
         """What is counted for this trivial reason, if it was seen before."""
@@ -217,17 +229,28 @@ class Tally:
         return ()
 
 
-def _refusals(chunk: bytes, reasons: list[bytes]) -> Iterator[re.Match[bytes]]:
-    """The refusals for these reasons, in order: a few reasons are looked for, for many each refusal is looked at."""
-    if len(reasons) > FEW:
-        wanted = set(reasons)
-        yield from (m for m in _LINE.finditer(chunk) if m.lastgroup == "reason" and m["reason"] in wanted)
-        return
-    for position in sorted({p for reason in reasons for p in places(chunk, reason)}):
-        mark = chunk.rfind(_FUSION, chunk.rfind(b"\n", 0, position) + 1, position)
-        found = _LINE.match(chunk, mark) if mark >= 0 else None
-        if found is not None and found.lastgroup == "reason" and found.start("reason") == position:
-            yield found
+def _pieces(chunk: bytes) -> Iterator[tuple[int, int]]:
+    """Stretches of whole lines, the first of which is the scheduler's."""
+    end = 0
+    while (mark := chunk.find(_FUSION, end)) >= 0:
+        begin = chunk.rfind(b"\n", end, mark) + 1 or end
+        end = chunk.find(b"\n", begin + PIECE) + 1 or len(chunk)
+        yield begin, end
+
+
+def _said(chunk: bytes, begin: int, end: int, usual: Iterable[bytes]) -> dict[bytes, int]:
+    """How often each reason, `fusing ` and a first round stand there.
+
+    To count the `usual` reasons is ten times as fast as to look at each line; where their sum is less than the refusals
+    there are others among them.
+    """
+    refused = chunk.count(_REFUSED, begin, end)
+    said = {r: chunk.count(b": " + r + b"\n", begin, end) for r in usual} if refused else {}
+    if sum(said.values()) != refused or chunk.find(_OLDER_HEAD, begin, end) >= 0:
+        return Counter(_SAID.findall(chunk, begin, end))
+    said[_FUSED] = chunk.count(_HEAD_END + _FUSED, begin, end)
+    said[_FIRST_ROUND] = chunk.count(_HEAD_END + _FIRST_ROUND, begin, end)
+    return {words: count for words, count in said.items() if count}
 
 
 def _same_writer(text: bytes, position: int, head: bytes) -> bool:

@@ -66,8 +66,7 @@ class LogReader:
         self._last_unnamed = UNKNOWN
         self._shapes: dict[tuple[str, str], int] = {}
         later = postponed() if postpone else ()
-        kinds = [kind for kind in all_tallies() if kind not in later]
-        self.tallies = Tallies(name, first_seq, self._whose, issues, kinds=kinds, later=later)
+        self.tallies = Tallies(name, first_seq, self._whose, issues, kinds=all_tallies(), later=later)
         self._repeated: dict[str, PythonTraceback] = {}
         triggers = {*BASE_TRIGGERS, *(t.encode() for kind in all_messages() for t in kind.triggers)}
         compilers = {HEADER.encode(), *(t.encode() for kind in all_messages() if kind.reads for t in kind.triggers)}
@@ -357,8 +356,9 @@ class LogReader:
         text = peeled.text
         if text.strip():
             writer.lead = text
-        ordinary = int(not TEARDOWN.match(text))
-        progress = int(bool(ordinary and PROGRESS.search(text)))
+        quoted = bool(peeled.origin.artifact)  # what the compiler quotes of programs reports no step of them
+        ordinary = int(text[:1] not in (" ", "") if quoted else not TEARDOWN.match(text))
+        progress = int(bool(ordinary and not quoted and PROGRESS.search(text)))
         run = writer.run
         own = self._anchor(raw, text)
         self._unknown(text, peeled.origin, own)

@@ -70,19 +70,19 @@ class Marks:
     def _marked(self, chunk: bytes, wanted: int) -> Marked:
         watched = len(self._watched)
         if not self._search.is_large(chunk) or (
-            (plain := database_for((*self._triggers, *self._watched), watched)) is None
+            (both := database_for((*self._triggers, SAMPLED, *self._watched), watched)) is None
         ):
             self.seen = frozenset(literal for literal in self._watched if literal in chunk)
             starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._own)
             return starts, self._sample(chunk, wanted)
         if not self._dense:
-            both = database_for((*self._triggers, SAMPLED, *self._watched), watched)
-            assert both is not None
             soft = len(self._triggers)
             found = both.ends_unless(chunk, soft, 2 * wanted)
             if found is not None:
                 return self._judged(chunk, both, *found, soft)
             self._dense = True
+        plain = database_for((*self._triggers, *self._watched), watched)
+        assert plain is not None  # as `both` is
         starts, _ = self._judged(chunk, plain, *plain.ends(chunk))
         return starts, self._sample(chunk, wanted)
 

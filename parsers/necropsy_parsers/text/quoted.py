@@ -27,7 +27,7 @@ _HEAD: Final = re.compile(
 )
 _MARKS: Final = (b" torch/_", b"/torch/_", b" torch/fx", b" torch._")  # a chunk without any holds no such head
 HEAD_WITHIN: Final = 260  # bytes of a line in which a head of the compiler stands, launchers' prefixes before it
-FEW: Final = 2500  # hits in a chunk up to which each is looked at: numpy takes 6 ms a chunk, and a while to import
+FEW: Final = 10_000  # hits in a chunk up to which each is looked at: numpy takes 10 ms a chunk, and 0.1 s to import
 _FORM: Final = b"V0000 00:00:00.000000 "  # 0: any digit
 _WINDOW: Final = 112  # bytes of a line in which such a head ends; longer ones go the long way
 _PID: Final = slice(len(_FORM), len(_FORM) + 22)
@@ -39,14 +39,16 @@ def counting(chunk: bytes, hits: Iterable[tuple[int, int]], own: frozenset[int])
     ordered = sorted(hits)
     if not ordered or (len(ordered) > FEW and not any(mark in chunk for mark in _MARKS)):
         return [position for position, _ in ordered]
-    found, quoted, passed = [], 0, 0  # a line known to be the compiler's or not ends at `passed`
+    found, quoted = [], False
+    begun, head = -1, b""  # where the line of the hit before begins; the compiler's head seen last: lines share it
     for position, number in ordered:
         if number not in own:
-            if position >= passed:
-                begin = chunk.rfind(b"\n", 0, position) + 1
-                end = chunk.find(b"\n", position)
-                passed = len(chunk) if end < 0 else end
-                quoted = _HEAD.search(chunk, begin, min(position, begin + HEAD_WITHIN)) is not None
+            begin = chunk.rfind(b"\n", 0, position) + 1
+            if begin != begun:
+                begun, behind = begin, begin + len(head)
+                quoted = position >= behind > begin and chunk.startswith(head, begin)
+                if not quoted and (m := _HEAD.search(chunk, begin, min(position, begin + HEAD_WITHIN))) is not None:
+                    quoted, head = True, chunk[begin : m.end()]
             if quoted:
                 continue
         found.append(position)

@@ -31,7 +31,8 @@ class Tallies:
         self._issues = issues
         self._fed: dict[str, int] = {}  # bytes given to each
         self._running: dict[str, Tally] = {}
-        self._kinds, self._later = tuple(kinds), tuple(later)
+        self._later = tuple(later)
+        self._kinds = tuple(kind for kind in kinds if kind not in self._later)
         self.awaited: dict[int, frozenset[bytes]] = {}  # offset of a chunk -> what it holds of later ones
         # What to look for in a chunk.
         self.literals = tuple(sorted({x for k in (*self._kinds, *self._later) for x in (*k.literals, *k.also)}))

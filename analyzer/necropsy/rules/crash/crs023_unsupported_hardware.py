@@ -57,6 +57,7 @@ SAYINGS: Final = (
         ),
         "This torch has no code for the GPU {gpu} (architecture sm_{sm}): unsupported hardware.",
         _ARCH,
+        holds=("with CUDA capability sm_",),
     ),
     saying(
         r"Found GPU\d* (?P<gpu>[^\n]{0,60}?)which is of (?:compute|cuda) capability (?P<cc>[\d.]+)",
@@ -92,6 +93,7 @@ SAYINGS: Final = (
         ),
         "The GPU has no FP8: {what}.",
         Fix("Use bfloat16 or float16, or run on a GPU of compute capability 8.9 or newer", "config"),
+        holds=("p8", "P8", "float8", "e4m3", "e5m2", "scaled_mm"),
     ),
     saying(
         (
@@ -100,6 +102,7 @@ SAYINGS: Final = (
         ),
         "The GPU's compute capability is too low: {what}.",
         Fix("Run on a GPU that has it, or turn the feature off", "config"),
+        holds=("capability",),
     ),
 )
 
