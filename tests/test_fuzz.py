@@ -15,12 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support import mutate
 from tests.support.cases import FIXTURES
-from tests.support.reading import anchor_faults, read, report_anchors, report_on
+from tests.support.reading import anchor_faults, read, reader_of, report_anchors, report_on
 from tests.support.vocabulary import PREFIXES, SAMPLES, TRACE, WORDS
 from tests.support.wrappings import WRAPPINGS
 
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.sniff import HEAD, sniff
 from necropsy_parsers.text import log
 from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.plain import TextRun
@@ -30,11 +29,9 @@ SMALL: Final = 12_000  # bytes; larger inputs are damaged less often
 
 
 def text_inputs() -> list[Path]:
-    """Every text log among the fixtures; structured logs are damaged in `tests/test_torch_trace.py`."""
+    """Every text log among the fixtures, structured ones included."""
     found = [p for p in sorted(FIXTURES.rglob("*")) if p.is_file() and "src" not in p.parts]
-    small = [p for p in found if p.suffix in (".log", ".txt", ".out", ".err") and p.stat().st_size < 2_000_000]
-    claims = {p: sniff(p.read_bytes()[:HEAD], p.name) for p in small}
-    return [p for p, claim in claims.items() if claim is None or claim.format.name != "torch_trace"]
+    return [p for p in found if p.suffix in (".log", ".txt", ".out", ".err") and p.stat().st_size < 2_000_000]
 
 
 INPUTS: Final = text_inputs()
@@ -142,9 +139,9 @@ class TestDamage:
 
 def records_of(pieces: Iterable[bytes]) -> list[str]:
     """The records that matter, in words: runs of plain text may be cut where chunks are."""
-    issues = Issues()
-    reader = log.LogReader("run.log", issues)
-    found = list(reader.records(text_chunks(iter(pieces), "run.log", issues)))
+    issues, given = Issues(), list(pieces)
+    reader = reader_of(b"".join(given), "run.log", issues)
+    found = list(reader(text_chunks(iter(given), "run.log", issues)))
     return [repr(r) for r in found if not isinstance(r, TextRun)]
 
 

@@ -18,7 +18,6 @@ from tests.support.cases import FIXTURES
 from tests.support.reading import anchor_faults, report_anchors, report_on
 
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.sniff import HEAD, sniff
 from necropsy_parsers.text.decode import text_chunks
 
 from necropsy.report import Report
@@ -26,16 +25,7 @@ from necropsy.report import Report
 SHARED: Final = Path(__file__).resolve().parents[2] / "shared" / "captures"
 
 
-def _is_text(path: Path) -> bool:
-    """Whether it is read as text: structured logs name files by number, and have JSON where text has lines."""
-    claim = sniff(path.read_bytes()[:HEAD], path.name)
-    return claim is None or claim.format.name == "log"
-
-
-OURS: Final = [
-    p for p in sorted(FIXTURES.rglob("*.log"))
-    if "src" not in p.parts and p.stat().st_size < 2_000_000 and _is_text(p)
-]  # fmt: skip
+OURS: Final = [p for p in sorted(FIXTURES.rglob("*.log")) if "src" not in p.parts and p.stat().st_size < 2_000_000]
 THEIRS: Final = [p for d in ("failed_jobs", "torch_logs") for p in sorted((SHARED / d).glob("*"))]
 
 fixtures = pytest.mark.parametrize("path", OURS, ids=lambda p: "/".join(p.parts[-3:-1]))

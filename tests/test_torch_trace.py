@@ -20,6 +20,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
 from necropsy_parsers.structured import framing
 from necropsy_parsers.structured.reading import StructuredReader
+from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.naming import named
 
 from necropsy.api import analyze
@@ -89,6 +90,16 @@ class TestClaims:
     def test_text_logs_are_none(self) -> None:
         assert sniff((FOLDER / "run.log").read_bytes()[:65536], "run.log") is None
         assert sniff(b"V1129 12:21:29.136000 947 torch/_dynamo/guards.py:28] [0/0] [__guards] {'a': 1}\n", "t") is None
+
+    def test_words_of_a_wrapper_before_the_entries(self) -> None:
+        entry = HEAD + '{"dynamo_output_graph": {}, "has_payload": "x"}\n' + "\tclass GraphModule:\n" * 9
+        assert sniff(("collecting\n" * 7 + entry).encode(), "t.log")
+
+    def test_line_ends_of_windows(self) -> None:
+        data = TRACE.read_bytes()
+        issues = Issues()
+        chunks = text_chunks([data.replace(b"\n", b"\r\n")], "t.log", issues)
+        assert list(StructuredReader("t.log", issues, 0, named("t.log")).records(chunks)) == read(data)[0]
 
     def test_a_jobs_log_with_an_entry_in_it_is_a_log(self) -> None:
         text = "epoch 1 loss 0.3\n" * 20 + HEAD + '{"str": ["/a.py", 1]}\n' + "epoch 2 loss 0.2\n" * 20

@@ -34,6 +34,13 @@ _LINE_OF: Final = re.compile(
     r"(?P<file>[\w./\\+@-]*[\w-]+\.py)"
     r'(?P<between>(?:\\?")?(?:\x1b\[[\d;]*m)*, line (?:\x1b\[[\d;]*m)*|:| line )(?P<line>\d+)'
 )
+# Structured logs: heads, interned names of files, frames and metrics that name a line.
+_ENTRY: Final = re.compile(r"V\d{4} [^\n\]]+\] (?=\{)")
+_INTERNED: Final = re.compile(r'(?m)^V[^\n]*\] \{"str": \["(?P<file>[^"\n]+)", (?P<number>\d+)\]')
+_JSON_LINE: Final = re.compile(
+    r'(?P<frame>"line": )(?P<line>\d+)(?P<rest>, "name": "[^"\n]*", "filename": (?P<number>\d+))'
+    r'|(?P<metric>"\w+filename": "(?P<named>[^"\n]+)", "\w+line(?:no)?": )(?P<first>\d+)'
+)
 _ARROW: Final = re.compile(r"(?m)^(-{2,}> )(\d+)(?= )")
 _PID: Final = re.compile(
     r"(?:\bpid(?:\(s\))?[:= ]+|\bPID[: ]+|\b[Pp]rocess |line \d+: +|\w\[)(\d{4,8})\b"
@@ -69,11 +76,27 @@ def code_moved(text: str) -> str:
         return m[0] if is_library(m["file"]) else f"{m['file']}{m['between']}{line + SHIFT}"
 
     text = _ARROW.sub(lambda m: f"{m[1]}{int(m[2]) + SHIFT}", text)
-    return _LINE_OF.sub(moved, text)
+    return _structured_moved(_LINE_OF.sub(moved, text))
+
+
+def _structured_moved(text: str) -> str:
+    """The same of numbers in JSON: frames name their file by the number of a `str` entry, metrics in words."""
+    files = {int(m["number"]): m["file"] for m in _INTERNED.finditer(text)}
+
+    def moved(m: re.Match[str]) -> str:
+        if is_library(m["named"] or files.get(int(m["number"] or 0), "")):
+            return m[0]
+        if m["metric"] is not None:
+            return f"{m['metric']}{int(m['first']) + SHIFT}"
+        return f"{m['frame']}{int(m['line']) + SHIFT}{m['rest']}"
+
+    return _JSON_LINE.sub(moved, text)
 
 
 def neutral_top(text: str) -> str:
     """`SHIFT` lines of no meaning, with the prefixes that the first line has."""
+    if (entry := _ENTRY.match(text)) is not None:
+        return "".join(f'{entry[0]}{{"describe_source": {{"source": "L[{n}]"}}}}\n' for n in range(SHIFT))
     head = [pieces(line.encode())[-1] for line in text.split("\n")[:400]]
     first = next((line for line in head if line.strip()), "")
     prefix = ""

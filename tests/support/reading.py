@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from necropsy_parsers.formats import torch_trace
 from necropsy_parsers.issues import Issues, ParseIssue
 from necropsy_parsers.records import Anchor, Record
+from necropsy_parsers.sniff import HEAD
+from necropsy_parsers.structured.reading import StructuredReader
 from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.log import LogReader
+from necropsy_parsers.text.naming import named
 
 from necropsy.api import analyze
 from necropsy.report import Report
@@ -38,12 +42,19 @@ class Reading:
         return [r for r in self.records if isinstance(r, kind)]
 
 
+def reader_of(data: bytes, name: str, issues: Issues) -> Callable[[Iterable[bytes]], Iterator[Record]]:
+    """What reads such a log's text: structured logs of torch's compiler have a reader of their own."""
+    if torch_trace.sniff(data[:HEAD], name):
+        return StructuredReader(name, issues, 0, named(name)).records
+    return LogReader(name, issues).records
+
+
 def read(data: bytes | str, name: str = "run.log") -> Reading:
     """Read a log from memory."""
     raw = data.encode() if isinstance(data, str) else data
     text = b"".join(text_chunks([raw], name, Issues()))
     issues = Issues()
-    records = list(LogReader(name, issues).records(text_chunks([raw], name, issues)))
+    records = list(reader_of(raw, name, issues)(text_chunks([raw], name, issues)))
     return Reading(text, records, issues.rows())
 
 

@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from necropsy_parsers.inductor.records import KernelText
 from necropsy_parsers.issues import Issues
-from necropsy_parsers.records import Record
+from necropsy_parsers.records import Anchor, Record
+from necropsy_parsers.text.decode import text_chunks
 from necropsy_parsers.text.naming import named
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ SAMPLES: Final = (
     'V0327 09:07:39.798000 512 torch/_dynamo/utils.py:1809] {"chromium_event": {}, "frame_id": 0, "attempt": 0, '
     '"has_payload": "5de23ce604e40a53fe70601e8e95f985"}\n\t{\n\t"name": "dynamo",\n',
 )
+BLOCK: Final = 1 << 20  # bytes at a time: they are gone over four times, which memory nearby makes faster
 # Text logs (TORCH_LOGS) have the same heads; a JSON object with a key behind the head is in structured ones only.
 _ENTRY: Final = re.compile(rb'^V\d{4} \d\d:\d\d:\d\d\.\d{3,9} +\d+ [^\n\]]+?:\d+\] \{\s*"\w+"\s*:', re.MULTILINE)
 _OTHER: Final = re.compile(rb"^(?![\tV\r\n])[^\n]", re.MULTILINE)
@@ -44,7 +48,7 @@ def sniff(head: bytes, name: str) -> str | None:
     entries = len(_ENTRY.findall(text))
     if not entries:
         return None
-    if not _ENTRY.match(text) and len(_OTHER.findall(text)) > entries:
+    if not _ENTRY.match(text) and len(_OTHER.findall(text)) > entries + text.count(b"\n\t"):
         return None  # a job's log with some structured entries in it
     return "entries of TORCH_TRACE"
 
@@ -53,4 +57,22 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     """Records of a structured log."""
     from necropsy_parsers.structured.reading import StructuredReader
 
-    yield from StructuredReader(source.name, issues, seq, named(source.name)).records(source.chunks())
+    reader = StructuredReader(source.name, issues, seq, named(source.name), postpone=source.lasting)
+    yield from reader.records(_chunks(source, issues))
+    if reader.awaits:
+        yield KernelText(Anchor(source.name, 0, 0, 1), partial(_kernels, source, seq), seq=seq)
+
+
+def _kernels(source: Source, seq: int) -> Iterator[Record]:
+    """What the log tells of compiled kernels; of how it is read everything was told the first time."""
+    from necropsy_parsers.structured.kinds import all_modules
+    from necropsy_parsers.structured.reading import StructuredReader
+
+    told = Issues()
+    modules = [m for m in all_modules() if m.postponed]
+    reader = StructuredReader(source.name, told, seq, named(source.name), modules=modules)
+    yield from reader.records(_chunks(source, told))
+
+
+def _chunks(source: Source, issues: Issues) -> Iterator[bytes]:
+    return text_chunks(source.chunks(BLOCK), source.name, issues, BLOCK)
