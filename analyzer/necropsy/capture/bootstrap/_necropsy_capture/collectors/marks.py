@@ -13,6 +13,7 @@ from typing import Any
 from _necropsy_capture.marking.names import Project
 from _necropsy_capture.marking.ranges import both, nvtx, profiled
 from _necropsy_capture.marking.stacks import Enter
+from _necropsy_capture.marking.unseen import hide
 from _necropsy_capture.process import Process
 
 AWAITS = ("torch",)
@@ -39,6 +40,7 @@ class Marks:
             from _necropsy_capture.marking.monitoring import Monitoring as Way
         else:
             from _necropsy_capture.marking.tracing import Tracing as Way
+        hide()
         way = Way(Project(), enter)
         refusal = way.start()
         if refusal:
