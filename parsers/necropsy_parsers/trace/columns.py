@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import IO, Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -34,6 +35,13 @@ class Columns:
         return Columns({k: np.asarray(v[rows]) for k, v in self.arrays.items()}, length)
 
 
+class Constant(Struct, frozen=True):
+    """A column, or its next rows, of one value: no bytes, in memory or on disk."""
+
+    value: int
+    dtype: str = "i8"
+
+
 class _Column:
     """Pieces of one column; once spilled, a file that later pieces are added to."""
 
@@ -42,13 +50,26 @@ class _Column:
         self.pieces: list[Array] = []
         self.file: IO[bytes] | None = None
         self.length = 0
+        self.constant: Constant | None = None  # while all rows are of one value
 
-    def add(self, values: Array) -> int:
-        """Bytes that the piece takes in memory."""
-        piece = np.ascontiguousarray(values, self.dtype)
-        self.length += len(piece)
+    def add(self, values: Array | Constant, rows: int) -> int:
+        """Bytes that the new rows take in memory."""
+        added = 0
+        if isinstance(values, Constant):
+            if self.constant == values or not self.length:
+                self.constant = values
+                self.length += rows
+                return 0
+            values = np.full(rows, values.value, self.dtype)
+        if self.constant is not None:
+            added = self._append(np.full(self.length, self.constant.value, self.dtype))
+            self.constant = None
+        self.length += rows
+        return added + self._append(np.ascontiguousarray(values, self.dtype))
+
+    def _append(self, piece: Array) -> int:
         if self.file is not None:
-            self.file.write(piece.tobytes())
+            self.file.write(piece.data)
             return 0
         self.pieces.append(piece)
         return piece.nbytes
@@ -58,14 +79,17 @@ class _Column:
         if self.file is None:
             self.file = tempfile.TemporaryFile(prefix="necropsy-")  # noqa: SIM115 (lives as long as its array)
             for piece in self.pieces:
-                self.file.write(piece.tobytes())
+                self.file.write(piece.data)
             self.pieces = []
 
     def finished(self) -> Array:
         """The whole column; a spilled one is mapped, not read."""
+        if self.constant is not None:
+            return np.broadcast_to(np.array(self.constant.value, self.dtype), self.length)
         if self.file is not None and self.length:
             self.file.flush()
-            return np.memmap(self.file, self.dtype, "r", shape=(self.length,))
+            # A plain array over the map: slices of a memmap pay for their class at every operation.
+            return np.asarray(np.memmap(self.file, self.dtype, "r", shape=(self.length,)))
         return np.concatenate(self.pieces) if self.pieces else np.empty(0, self.dtype)
 
 
@@ -82,7 +106,7 @@ class Store:
         self._limit = limit
         self._spilled = False
 
-    def add(self, kind: str, values: Mapping[str, Array]) -> None:
+    def add(self, kind: str, values: Mapping[str, Array | Constant], rows: int) -> None:
         """Append rows to a kind; each call gives the same columns."""
         columns = self._kinds.setdefault(kind, {})
         for name, array in values.items():
@@ -90,7 +114,7 @@ class Store:
                 columns[name] = _Column(_narrow(name, array))
                 if self._spilled:
                     self._spill(columns[name])
-            self._bytes += columns[name].add(array)
+            self._bytes += columns[name].add(array, rows)
         if self._bytes > self._limit and not self._spilled:
             self._spilled = True
             for kept in self._kinds.values():
@@ -115,6 +139,6 @@ class Store:
 _NARROW: Final = frozenset({"name", "process", "thread", "device", "registers", "shared", "occupancy", "group_size"})
 
 
-def _narrow(name: str, array: Array) -> str:
+def _narrow(name: str, array: Array | Constant) -> str:
     """32 bits where they are enough: indexes, and numbers that hardware bounds."""
-    return "i4" if name in _NARROW or array.dtype == np.int32 else "i8"
+    return "i4" if name in _NARROW or np.dtype(array.dtype) == np.int32 else "i8"

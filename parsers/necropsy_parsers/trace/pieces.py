@@ -23,10 +23,10 @@ META_MAX: Final = 32 << 20
 
 
 class Pieces:
-    """Iterating gives pieces of whole events, without the brackets around all of them.
+    """Iterating gives pieces of whole events, each a list in brackets but the last.
 
     Afterwards `head` and `tail` hold the text before the first and from the last piece's
-    end (the last piece is `last`, and may hold more than events).
+    end (the last piece, which has no brackets, may hold more than events).
     """
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
@@ -47,7 +47,7 @@ class Pieces:
                     if len(rest) > EVENT_MAX:
                         rest = rest[-LOOK_BACK:]
                     break
-                yield rest[: cut[0]], False
+                yield b"".join((b"[", memoryview(rest)[: cut[0]], b"]")), False
                 rest = rest[cut[1] :]
         yield rest, True
 
