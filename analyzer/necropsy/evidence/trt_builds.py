@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from necropsy_parsers.messages.process_exit import ProcessExit
 from necropsy_parsers.records import Record
 from necropsy_parsers.tensorrt_log.records import TrtBuild
 
-from necropsy.evidence._records import COMMON, RecordTable
+from necropsy.evidence import Table
+from necropsy.evidence._records import COMMON
+
+CRASHES: Final = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"})
+NEAR: Final = 200  # lines between what TensorRT said last and the shell's word about the crash of its process
 
 
-class TrtBuilds(RecordTable[TrtBuild]):
+class TrtBuilds(Table[TrtBuild]):
     """One row a build, or a run of trtexec, in the order of the log."""
 
     name = "trt_builds"
     row = TrtBuild
-    accepts = (TrtBuild,)
+    accepts = (TrtBuild, ProcessExit)
     formats = ("log",)
     supply = "the log of a TensorRT build (trtexec --verbose, or a Logger of severity VERBOSE)"
     columns: ClassVar[dict[str, str]] = {
@@ -43,8 +48,45 @@ class TrtBuilds(RecordTable[TrtBuild]):
         "timed_reformats": "those of reformats",
         "timing": "the log ends while tactics are timed",
         "quantized": "QuantizeLinear nodes were parsed",
+        "last": "line of the last thing that TensorRT said in it",
         "placeholder_ranges": "tensors to which trtexec gave the range [-4, 4] for want of calibration",
     }
+
+    def at(self, input: str, seq: int) -> TrtBuild | None:
+        """The build of an input that a place in the order of reading belongs to."""
+        before = [b for b in self.rows if b.anchor.input == input and b.seq <= seq]
+        return before[-1] if before else None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._exits: list[ProcessExit] = []
+
+    def add(self, record: Record) -> None:
+        """Take a build, or the end of a process."""
+        if isinstance(record, TrtBuild):
+            self.rows.append(record)
+        elif isinstance(record, ProcessExit) and record.signal in CRASHES:
+            self._exits.append(record)
+
+    def crash_after(self, record: Record) -> ProcessExit | None:
+        """The crash of a process that the log tells behind a row, before the next build."""
+        own = self.of(record)
+        later = [b.seq for b in self.rows if own is not None and b.build > own.build]
+        return next(
+            (
+                e
+                for e in self._exits
+                if e.anchor.input == record.anchor.input
+                and e.seq > record.seq
+                and (own is None or e.anchor.line - max(own.last, record.anchor.line) <= NEAR)
+                and e.seq < min(later, default=e.seq + 1)
+            ),
+            None,
+        )
+
+    def crashed_built(self, row: Record) -> TrtBuild | None:
+        """The build that was finished when the process whose end `row` tells crashed, or None."""
+        return next((b for b in self.rows if b.finished and self.crash_after(b) is row), None)
 
     def covered(self, formats: frozenset[str]) -> bool:
         """Only what TensorRT wrote tells of builds."""

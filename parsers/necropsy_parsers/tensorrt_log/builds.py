@@ -52,6 +52,7 @@ class Open(Struct):
     cached: bool = False  # the builder's line about its timing cache, once a build, was seen
     run: dict[str, object] = field(default_factory=dict)
     run_anchor: Anchor | None = None
+    last: int = 0
 
     @property
     def over(self) -> bool:
@@ -299,6 +300,7 @@ def closed(b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: boo
         timed_reformats=timed[1],
         timing=timing,
         placeholder_ranges=ranges,
+        last=b.last,
         seq=b.seq,
         **{k: v for k, v in told.items() if k in _TOLD},  # type: ignore[arg-type]
     )

@@ -281,6 +281,7 @@ class TensorrtReader:
                 b.release = earlier.release
             self._builds.append(b)
             self._begun.append(anchor.start)
+        b.last = max(b.last, anchor.line)
         return b
 
     def _engine(self, anchor: Anchor) -> None:

@@ -130,7 +130,8 @@ class TrtBuild(Record, frozen=True):
     are trtexec's, as it printed them, `flags` those of its command line. `types` are the precisions that were allowed
     (fp16, int8, ...), None where unknown. `seconds` is the time of the build, None if it did not finish. `outcome` is
     what the tool itself said last: passed, failed, or "". `timed` counts runners that were timed, `timed_reformats`
-    how many of them were reformats; `timing` tells that the log ends while tactics are timed.
+    how many of them were reformats; `timing` tells that the log ends while tactics are timed. `last` is the line of the
+    last message of the build.
     """
 
     build: int
@@ -157,6 +158,7 @@ class TrtBuild(Record, frozen=True):
     timing: bool = False
     quantized: bool = False
     placeholder_ranges: int = 0
+    last: int = 0
 
     @property
     def major(self) -> int | None:

@@ -49,6 +49,7 @@ from necropsy.evidence.job_stops import JobStops
 from necropsy.evidence.process_exits import ProcessExits
 from necropsy.evidence.stopped_workers import StoppedWorkers
 from necropsy.evidence.thread_stacks import ThreadStacks
+from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.finding import Confidence, Finding, Fix, Place, Severity
 from necropsy.provenance.exits import LAUNCHERS, End, ends
 from necropsy.provenance.frames import innermost_user, place_of
@@ -163,6 +164,7 @@ def check(
     workers: ElasticFailures,
     stopped: StoppedWorkers,
     notices: JobStops,
+    trt_builds: TrtBuilds | None,
 ) -> Iterator[Finding]:
     """Ends by signal, one a process; bare exit codes only where the log holds no exception at all."""
     failed = any(not e.handled and e.name not in LAUNCHERS for e in exceptions)
@@ -172,6 +174,8 @@ def check(
         row = end.row
         if not row.signal and row.by != "Ray" and (failed or signalled):
             continue
+        if trt_builds is not None and trt_builds.crashed_built(row) is not None:
+            continue  # TRT034 tells that the engine was built
         said = exceptions.said(row)
         if said is not None and said.places and said.name == "CalledProcessError":
             continue  # the program runs other programs itself, and its own line is the better claim

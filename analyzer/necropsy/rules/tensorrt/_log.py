@@ -46,9 +46,9 @@ CAUSES: Final = frozenset(
 
 
 def ended(message: TrtMessage, builds: TrtBuilds, exceptions: Exceptions) -> bool:
-    """Whether an error ended the program: the tool says so, or an exception about the missing engine follows."""
+    """Whether an error ended the program: the tool says so, it crashes, or an exception about the engine follows."""
     build = builds.of(message)
-    if build is not None and build.outcome == "failed":
+    if build is not None and (build.outcome == "failed" or builds.crash_after(message) is not None):
         return True
     return follower(message, exceptions) is not None
 

@@ -47,14 +47,14 @@ def check(builds: TrtBuilds, messages: TrtMessages) -> Iterator[Finding]:
     for build in builds:
         if not build.timing or any(m.level in ("E", "F") for m in messages.errors(build)):
             continue
-        layers = build.timed - build.timed_reformats
+        layers, reformats = build.timed - build.timed_reformats, build.timed_reformats
+        far = f"{reformats} runners of reformats" if reformats else "before any reformat was"
         yield from_record(
             build,
-            f"The log ends while tactics are timed, after {layers} of layers and {build.timed_reformats} of "
-            "reformats: no "
-            "engine came of this build, and why it ended is not told.",
+            f"The log ends while kernels are timed ({layers} runners of layers, {far}): no engine came of this build, "
+            "and why it ended is not told.",
             Severity.NOTE,
             confidence=Confidence.LIKELY,
-            facts={"runners timed": layers, "reformats timed": build.timed_reformats},
+            facts={"runners timed": layers, "reformats timed": reformats},
             fixes=(_CACHE, _LEVEL),
         )
