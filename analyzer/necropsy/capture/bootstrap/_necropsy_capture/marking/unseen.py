@@ -1,7 +1,7 @@
 """Keeps torch's compiler from looking at the marks' own functions.
 
-Dynamo sees each frame of Python that begins below a compiled function, those of our callbacks included, and would try to
-compile them. Its `skip_code` says of a code object that there is nothing to compile (since torch 2.0).
+Dynamo sees each frame of Python that begins below a compiled function, those of our callbacks included, and would try
+to compile them. Its `skip_code` says of a code object that there is nothing to compile (since torch 2.0).
 """
 
 from __future__ import annotations
