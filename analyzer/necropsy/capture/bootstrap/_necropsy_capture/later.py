@@ -33,4 +33,24 @@ def after(seconds: float, function: Callable[[], None]) -> threading.Timer:
     return timer
 
 
+class Watch:
+    """Has a function called in the main thread, once, when `due` (asked in another thread) says so."""
+
+    def __init__(self, seconds: float, due: Callable[[], bool], function: Callable[[], None]) -> None:
+        self._over = threading.Event()
+        self._work = seconds, due, function
+        threading.Thread(target=self._wait, name="necropsy-watch", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Ask no more."""
+        self._over.set()
+
+    def _wait(self) -> None:
+        seconds, due, function = self._work
+        while not self._over.wait(seconds):
+            if due():
+                in_main_thread(function)
+                return
+
+
 _kept: list[Any] = []  # callbacks must outlive their call

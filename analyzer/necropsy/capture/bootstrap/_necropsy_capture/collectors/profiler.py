@@ -1,8 +1,9 @@
 """torch's profiler around a few steps of the steady state, with no line of the job changed.
 
-The first `skip` steps are passed over, and up to `MOST_WAIT` more while the compiler still compiles. A job without
-steps (no optimizer, no module) is recorded for some seconds once it uses a GPU. The job's own profiler comes first: it
-cannot run beside another one.
+The first `skip` steps are passed over, and up to `MOST_WAIT` more while the compiler still compiles; a job that goes on
+compiling is recorded without Python's frames, of which the compiler makes millions. A job without steps (no optimizer,
+no module) is recorded for some seconds once it uses a GPU. The job's own profiler comes first: it cannot run beside
+another one.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from _necropsy_capture.window import Window, give_way
 
 SKIP, STEPS = 2, 4  # and one step between them, in which the profiler warms up
 MOST_WAIT = 5  # further steps; a job that compiles in each step has just that trouble
-PATIENCE = 10.0  # seconds without a step before time decides
+MOST_DISCARDED = 2  # recordings in whose first step something was compiled
+PATIENCE = 30.0  # seconds without a step before time decides; models are built and compiled before the first one
 BY_TIME = 3.0  # seconds recorded then
+HINT = "--skip 0 begins with the second step, --skip -1 with the import of torch"
 
 
 class Recorder:
@@ -30,6 +33,7 @@ class Recorder:
         self._skip = int(process.option("skip", SKIP))
         self._window = Window(process, int(process.option("steps", STEPS)))
         self._steps = Steps(process, self._boundary)
+        self._wait = bool(process.option("settle", True))
         self._compiled = 0
         self._ours = False
         self._undo = give_way(process, self._job_profiles)
@@ -45,8 +49,9 @@ class Recorder:
 
     def _boundary(self, step: int) -> None:
         if self._window.state == "new":
-            if step >= self._skip and (self._settled() or step >= self._skip + MOST_WAIT):
-                self._do(lambda: self._window.begin(step))
+            settled = self._settled()
+            if step >= self._skip and (settled or not self._wait or step >= self._skip + MOST_WAIT):
+                self._do(lambda: self._window.begin(step, frames=settled and self._window.discarded < MOST_DISCARDED))
             return
         self._do(lambda: self._window.boundary(step))
         if self._window.state == "over":
@@ -76,7 +81,8 @@ class Recorder:
             return
         torch: Any = sys.modules["torch"]
         if torch.cuda.is_initialized() and not self._steps.optimizers and not self._steps.kind:
-            self._do(lambda: self._window.begin(0, warm=False))
+            frames = "torch._dynamo" not in sys.modules
+            self._do(lambda: self._window.begin(0, warm=False, frames=frames))
             later.after(BY_TIME, lambda: self._do(lambda: self._window.end("no steps were seen: some seconds")))
         else:
             later.after(PATIENCE, self._without_steps)
@@ -97,7 +103,9 @@ class Recorder:
     def _leave(self) -> None:
         if self._window.state == "new":
             seen = f"{self._steps.count} {self._steps.kind or 'optimizer'} steps were seen, {self._skip} are skipped"
-            self._process.note("profiler", "nothing", why=f"the process ended before a recording began: {seen}")
+            self._process.note(
+                "profiler", "nothing", why=f"the process ended before a recording began: {seen}", hint=HINT
+            )
 
 
 def before(process: Process) -> None:
