@@ -71,6 +71,11 @@ def event_of(row: ExceptionRow) -> str:
     return f"exception@{row.anchor.input}:{row.seq}"
 
 
+def event_of_record(row: Record) -> str:
+    """The id of a message as an event."""
+    return f"{type(row).__name__}@{row.anchor.input}:{row.seq}"
+
+
 def from_record(
     row: Record, message: str, severity: Severity, *, activity: Activity | None = None, **changes: Any
 ) -> Finding:
@@ -84,7 +89,7 @@ def from_record(
         "attempt": row.attempt,
         "process": process_of(row.origin),
         "time": row.origin.time,
-        "event": f"{type(row).__name__}@{row.anchor.input}:{row.seq}",
+        "event": event_of_record(row),
     }
     finding = Finding(**{**base, **changes})
     if activity is not None and activity.went_on(row.origin, row.seq, row.attempt):

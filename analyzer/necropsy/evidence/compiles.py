@@ -28,7 +28,7 @@ class CompileRow(Struct, frozen=True):
     `compile_id` is Dynamo's frame/compilation (`4/1`), without the number of the restart. `seconds` run from its
     first step to its last in the log: the time of graphs that are compiled later (the backward's, on its first
     call) is in it only as far as the steps say. Where a structured log tells what it took, backward included, that is
-    `measured`.
+    `measured`, and `lost` the seconds of it that were thrown away when the analysis began anew.
     """
 
     anchor: Anchor
@@ -45,6 +45,7 @@ class CompileRow(Struct, frozen=True):
     restarts: int
     backend_calls: int
     measured: float | None = None
+    lost: float = 0.0
 
     @property
     def seconds(self) -> float | None:
@@ -79,6 +80,7 @@ class Compiles(Table[CompileRow]):
         "restarts": "how often the analysis began anew",
         "backend_calls": "graphs that were handed to the backend",
         "measured": "seconds that a structured log says it took, or None",
+        "lost": "seconds of these that were thrown away because the analysis began anew, as a structured log says",
     }
 
     def __init__(self) -> None:
@@ -128,6 +130,7 @@ class Compiles(Table[CompileRow]):
                 ended=row.ended if record.backward else record.origin.time or row.ended,
                 restarts=max(row.restarts, len(record.restarts)),
                 measured=(row.measured or 0.0) + record.seconds,
+                lost=row.lost + record.before_restart,
             )
 
     def _row(self, record: Record, key: Key) -> CompileRow | None:
@@ -182,6 +185,11 @@ class Compiles(Table[CompileRow]):
         """What the compilation `compile_id` of the record's process took, or None where that is not told."""
         row = self._by_key.get(self._key(record, compile_id))
         return row.seconds if row is not None else None
+
+    def lost_to(self, record: Record) -> float:
+        """Seconds of the record's own compilation that were thrown away, if its analysis began anew but once."""
+        row = self._by_key.get(self._key(record, record.origin.compile_id.split("_")[0]))
+        return row.lost if row is not None and row.restarts == 1 else 0.0
 
     def behind(self, places: Iterable[tuple[str, int | None]]) -> list[CompileRow]:
         """First compilations of what goes on behind graph breaks at these places, in order of reading."""

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from necropsy_parsers.messages.frame_skipped import FrameSkip
+from necropsy_parsers.messages.graph_break import GraphBreak
 from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record, one_line
@@ -90,9 +91,8 @@ def tell(
     logged = [r for r in incident.rows if r.form != "exception"]
     if ended or not logged:
         return
-    best = incident.best if incident.best.form != "exception" else logged[0]
     yield from_record(
-        best,
+        lead(incident),
         f"{fact}: the graph breaks here{times(incident)}, and {cost}.",
         severity,
         ranks=tuple(sorted(incident.ranks)),
@@ -103,14 +103,27 @@ def tell(
     )
 
 
+def lead(incident: Incident) -> GraphBreak:
+    """The message on which the finding about an incident rests, an exception only where there is nothing else."""
+    logged = [r for r in incident.rows if r.form != "exception"]
+    return incident.best if incident.best.form != "exception" or not logged else logged[0]
+
+
 def spent(incident: Incident, compiles: Compiles) -> Cost:
-    """The seconds that compiling the rest of the function took: without the break there is no such piece."""
+    """The seconds that compiling the rest of the function took: without the break there is no such piece.
+
+    With those of the analysis that was thrown away for it, where a structured log tells.
+    """
     places = {(p.file, p.line) for p in code_of(incident)} | {(f.file, f.line) for r in incident.rows for f in r.frames}
     seconds: dict[tuple[int | None, int | None], float] = {}
     for row in compiles.behind(places):  # recompilations have causes, and rules, of their own
         if row.seconds:
             who = (row.origin.rank, row.origin.pid)
             seconds[who] = seconds.get(who, 0.0) + row.seconds
+    for record in {(r.origin.rank, r.origin.pid, r.origin.compile_id): r for r in incident.rows}.values():
+        if lost := compiles.lost_to(record):
+            who = (record.origin.rank, record.origin.pid)
+            seconds[who] = seconds.get(who, 0.0) + lost
     most = max(seconds.values(), default=0.0)  # ranks compile side by side
     return Cost(int(most * 1e9), None, "estimated") if most > 0 else Cost()
 

@@ -19,7 +19,8 @@ How to fix
 
 Limits
     The structured log is needed. Restarts that cost little are not told. A compilation that
-    failed is told by CMP011, not here.
+    failed is told by CMP011, not here. Where one graph break is the only one in these
+    compilations, its finding leads with the seconds, and this one hangs under it.
 
 References
     - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
@@ -34,13 +35,15 @@ from msgspec import Struct
 
 from necropsy_parsers.structured.kinds.metrics import CompilationMetrics
 
-from necropsy.claim import from_record, one_line
+from necropsy.claim import event_of_record, from_record, one_line
 from necropsy.evidence.compile_metrics import CompileMetrics
 from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Cost, Finding, Fix, Place, Related, Severity
+from necropsy.provenance.breaks import Incident
 from necropsy.provenance.dynamo import plain_function
 from necropsy.provenance.frames import is_library
 from necropsy.rule import rule
+from necropsy.rules.compile._breaks import lead
 
 
 class Thresholds(Struct, frozen=True):
@@ -60,7 +63,7 @@ def check(metrics: CompileMetrics, breaks: GraphBreaks, t: Thresholds) -> Iterat
     for rows in groups.values():
         lost = _most(rows)
         if lost >= t.note:
-            yield _finding(rows, lost, _place(rows, breaks), Severity.WARNING if lost >= t.warning else Severity.NOTE)
+            yield _finding(rows, lost, _only(rows, breaks), Severity.WARNING if lost >= t.warning else Severity.NOTE)
 
 
 def _most(rows: Sequence[CompilationMetrics]) -> float:
@@ -72,21 +75,21 @@ def _most(rows: Sequence[CompilationMetrics]) -> float:
     return max(lost.values())
 
 
-def _place(rows: Sequence[CompilationMetrics], breaks: GraphBreaks) -> Place | None:
-    """The line of the only break in these compilations, or None."""
+def _only(rows: Sequence[CompilationMetrics], breaks: GraphBreaks) -> Incident | None:
+    """The only break in these compilations, or None."""
     ids = {r.compile_id for r in rows}
-    found: dict[tuple[str, int | None], Place] = {}
+    found: dict[tuple[str, int | None], Incident] = {}
     for incident in breaks.incidents:
         if incident.place is not None and ids & {i.split("_")[0] for i in incident.compile_ids}:
-            found[incident.place.file, incident.place.line] = incident.place
+            found[incident.place.file, incident.place.line] = incident
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _finding(rows: Sequence[CompilationMetrics], lost: float, line: Place | None, severity: Severity) -> Finding:
+def _finding(rows: Sequence[CompilationMetrics], lost: float, broken: Incident | None, severity: Severity) -> Finding:
     first = max(rows, key=lambda r: r.before_restart)
     name = plain_function(first.function)
     own = Place(first.file, first.line, None, name, "", "function", "compilation metrics")
-    code = [line] if line is not None else []
+    code = [broken.place] if broken is not None and broken.place is not None else []
     if first.file and not is_library(first.file):
         code.append(own)
     reasons = list(dict.fromkeys(one_line(reason, 140) for r in rows for reason in r.restarts))
@@ -95,6 +98,7 @@ def _finding(rows: Sequence[CompilationMetrics], lost: float, line: Place | None
         first,
         f"Compiling `{name}` began anew {times}: {lost:.1f} s of analysis were thrown away ({reasons[0]}).",
         severity,
+        follows=event_of_record(lead(broken)) if broken is not None else "",
         code=tuple(code),
         ranks=tuple(sorted({r.origin.rank for r in rows if r.origin.rank is not None})),
         facts={"reasons": reasons[:8], "lost (s)": round(lost, 2), "compilations": [r.compile_id for r in rows][:16]},
