@@ -205,7 +205,9 @@ def _folder(name: str) -> str:
 
 
 def _labels(keys: Sequence[str]) -> list[str]:
-    """The shortest ends of the names that tell the engines apart: `graph.json`, `A/graph.json`."""
+    """The shortest ends of the names that tell the engines apart; the folders, where each is in its own."""
+    if len(keys) == 1:
+        return [""]
     parts = [k.replace("\\", "/").split("/") for k in keys]
     for depth in range(1, max((len(p) for p in parts), default=1) + 1):
         labels = ["/".join(p[-depth:]) for p in parts]

@@ -44,12 +44,12 @@ class LayerPlaces:
     def of(self, layer: EngineLayer) -> tuple[Place, ...]:
         """Places of a layer: its one line, or several that it may be; () where only the module is known, or nothing."""
         main = self._main(layer)
-        if main and (places := self._of_node(main)):
+        if main and (places := self.of_node(main)):
             return places
         nodes = [n for n in layer.nodes if not _QDQ.search(n)]
         if not nodes or len(nodes) > MANY or layer_name.parse(layer.name).region:
             return ()
-        found = [p for n in nodes if (p := self._of_node(n))]
+        found = [p for n in nodes if (p := self.of_node(n))]
         certain = list(dict.fromkeys(p[0] for p in found if p[0].exactness == "line"))
         if len({(p.file, p.line) for p in certain}) == 1 and len(certain) == len({p[0] for p in found}):
             return (certain[0],)
@@ -126,7 +126,8 @@ class LayerPlaces:
                     self._index.setdefault(node, []).append(layer)
         return self._index
 
-    def _of_node(self, node: str) -> tuple[Place, ...]:
+    def of_node(self, node: str) -> tuple[Place, ...]:
+        """Places of a network node."""
         row = self._nodes.get(node)
         if row is not None and row.file:
             return (Place(row.file, row.line, None, row.function, row.text, "line", HOW),)

@@ -43,12 +43,13 @@ OPERATORS: Final[dict[str, tuple[type[ast.AST], ...]]] = {
 
 
 class Site(Struct, frozen=True):
-    """An expression in a method: its lines, whether it stands in a loop, and the method's name."""
+    """An expression in a method: its lines, whether it stands in a loop, the method's name, a constant index."""
 
     line: int
     end_line: int
     function: str
     loops: bool
+    item: str = ""
 
 
 def module_sites(owner: ModuleClass, attribute: str) -> list[Site]:
@@ -60,7 +61,7 @@ def module_sites(owner: ModuleClass, attribute: str) -> list[Site]:
         taken = set(_names_of(method, attribute))
         for node, loops in _ordered(method):
             if isinstance(node, ast.Call) and _is_call_of(node, attribute, taken):
-                found.append(Site(node.lineno, node.end_lineno or node.lineno, name, loops))
+                found.append(Site(node.lineno, node.end_lineno or node.lineno, name, loops, _item(node.func)))
     return list(dict.fromkeys(found))
 
 
@@ -73,6 +74,13 @@ def _is_call_of(node: ast.Call, attribute: str, taken: set[str]) -> bool:
     return called(node) in ("checkpoint", "remat") and any(
         _holds(a, attribute) or (isinstance(a, ast.Name) and a.id in taken) for a in node.args
     )
+
+
+def _item(node: ast.expr) -> str:
+    """The constant by which an item of a container is called: `0` of `self.blocks[0](x)`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return ""
 
 
 def _holds(node: ast.expr, attribute: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy.finding import MAX_PLACES, Place
 from necropsy.provenance.files import SourceTree
@@ -23,6 +24,7 @@ from necropsy.provenance.module_sites import Site, module_sites, operation_sites
 HOW: Final = "module path"
 CHOICE: Final = "module path: one of these"
 MAX_FILES: Final = 2_000
+MAX_CHECKED: Final = 2_000  # paths that a class must explain to be the model
 # ONNX operation -> constructors that make it; a class that has another one of these there is another model's.
 _MADE_BY: Final[dict[str, str]] = {
     "Conv": "Conv1d Conv2d Conv3d",
@@ -52,6 +54,7 @@ class Step(Struct, frozen=True):
     leaf: str
     inner: ModuleClass | None
     call: int = 0
+    item: str = ""
 
 
 class ModelSource:
@@ -59,13 +62,16 @@ class ModelSource:
 
     def __init__(self, tree: SourceTree, paths: Iterable[ModulePath]) -> None:
         self._by_name: dict[str, list[ModuleClass]] = {}
+        read: set[str] = set()  # copies of a file: the one that lies nearest counts
         for path in tree.python_files(MAX_FILES):
             text = tree.text(path)
-            if "self." not in text or "forward" not in text:
+            if "self." not in text or "forward" not in text or text in read:
                 continue
+            read.add(text)
             for made in classes_of(str(path), text):
                 self._by_name.setdefault(made.name, []).append(made)
         known = list(paths)
+        self._known = known[:MAX_CHECKED]
         self._first = Counter(p.parts[0] for p in known if p.parts)
         self._numbers: dict[tuple[tuple[str, ...], str], set[int]] = {}
         for p in known:
@@ -79,11 +85,19 @@ class ModelSource:
         return different[0] if len(different) == 1 else ()
 
     def _find_roots(self) -> list[ModuleClass]:
-        """Classes that hold every outermost attribute; none if none holds all."""
+        """Classes that hold every outermost attribute, and nothing that contradicts a path; none if none does."""
         every = [c for same in self._by_name.values() for c in same if self._forward(c) is not None]
         if not self._first:
             return every if len(every) == 1 else []
-        return [c for c in every if all(self._owned(c, part) is not None for part in self._first)]
+        holding = [c for c in every if all(self._owned(c, part) is not None for part in self._first)]
+        return [c for c in holding if all(self._fits(c, p) for p in self._known if p.parts)]
+
+    def _fits(self, root: ModuleClass, path: ModulePath) -> bool:
+        """Whether the path leads through the class: to its end, or to where a library's code begins."""
+        step = self._walk(root, path)
+        return (
+            step is not None and not _contradicts(step, path) and (step.inner is None or step.used == len(path.parts))
+        )
 
     def _forward(self, c: ModuleClass) -> ModuleClass | None:
         return next((k for k in self._line_of(c) if "forward" in k.methods), None)
@@ -134,9 +148,10 @@ class ModelSource:
             attribute, call = owned
             where, held = self._held(owner, attribute)
             at += 1
+            item = path.parts[at] if at < len(path.parts) else ""
             while at < len(path.parts) and (inner := self._item(held, where, path.parts[at])):
                 held, at = inner, at + 1
-            step = self._step(owner, attribute, at, held, call)
+            step = replace(self._step(owner, attribute, at, held, call), item=item)
             best = step
             if step.inner is None:
                 return step
@@ -165,6 +180,8 @@ class ModelSource:
     def _call(self, step: Step) -> tuple[Place, ...]:
         for k in self._line_of(step.owner):
             if sites := module_sites(k, step.attribute):
+                if any(s.item == step.item for s in sites if s.item):
+                    sites = [s for s in sites if s.item in ("", step.item)]
                 straight = not any(s.loops for s in sites)
                 chosen = [sites[step.call]] if straight and 0 < step.call < len(sites) else sites
                 if straight and step.call == 0 and len(sites) > 1 and self._calls(step) == len(sites):

@@ -1,0 +1,1 @@
+"""INT8 and FP8: scales, Q/DQ nodes, and what runs quantized (QNT)."""
