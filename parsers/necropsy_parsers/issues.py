@@ -81,6 +81,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "ncu/cut": Kind(
         DATA_LOSS, "recorder", "an Nsight Compute report ends too early; the launches before that were read"
     ),
+    "ncu/empty": Kind(NOTICE, "recorder", "an Nsight Compute report holds no profiled kernel"),
     "ncu/damaged": Kind(DATA_LOSS, "recorder", "an Nsight Compute report is damaged"),
     "ncu/page": Kind(DATA_LOSS, "recorder", "rows of an Nsight Compute page or CSV could not be read"),
     "trace/worker": Kind(

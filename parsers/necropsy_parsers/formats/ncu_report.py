@@ -51,7 +51,9 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
         if not available():
             issues.add("ncu/no-reader", source.name, count=len(contents.launches) or 1, unit="launches")
             return
-        if contents.cut:
+        if contents.cut and not contents.launches:
+            issues.add("ncu/damaged", source.name, detail="it ends before its first launch")
+        elif contents.cut:
             issues.add("ncu/cut", source.name, detail=f"{len(contents.launches)} launches stand before the end")
         outcome = decode(path, len(contents.launches))
     if outcome.fault and not outcome.launches:
@@ -59,6 +61,8 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     elif outcome.lost:
         detail = outcome.fault or f"the first {len(outcome.launches):,} were"
         issues.add("ncu/lost", source.name, count=outcome.lost, unit="launches", detail=detail)
+    elif not outcome.launches and not contents.cut:
+        issues.add("ncu/empty", source.name)
     for launch in sorted(outcome.launches, key=lambda d: d.index):
         yield _record(launch, contents, source.name, seq)
 

@@ -81,7 +81,7 @@ def read(data: Buffer) -> Contents:
         at += payload
         if len(launches) > MAX_RESULTS:
             raise Damage("more launches than a report can hold")
-    return Contents(launches, at < end)
+    return Contents(launches, at != end)
 
 
 def _results(payload: memoryview, results: int, process: tuple[int | None, str, str]) -> Iterator[Stub]:

@@ -56,6 +56,10 @@ _SAYS: Final = {
     ),
     "ncu/undecodable": ("is an Nsight Compute report that NVIDIA's reader could not read", _NCU),
     "ncu/damaged": ("is a damaged Nsight Compute report", _NCU),
+    "ncu/empty": (
+        "is an Nsight Compute report without any profiled kernel",
+        Fix("See what ncu printed: an error, or filters that fit no kernel", "investigate"),
+    ),
     "ncu/lost": (
         "is an Nsight Compute report of which launches could not be read",
         Fix("Export them with ncu itself, and give that", "command", command="ncu --import FILE --page raw --csv"),

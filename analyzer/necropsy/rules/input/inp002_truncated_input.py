@@ -37,6 +37,7 @@ _SAYS: Final = {
     "text/cut-traceback": ("holds a traceback without its last line: what followed", Severity.NOTE),
     "trace/cut": ("is a trace that ends inside its list of events: what followed", Severity.WARNING),
     "ncu/cut": ("is an Nsight Compute report that ends too early: what followed", Severity.WARNING),
+    "ncu/page": ("is an Nsight Compute CSV with rows that are cut or damaged: what they held", Severity.NOTE),
     "flight/cut": ("is a flight-recorder dump that ends too early: the newest entries of that rank", Severity.WARNING),
 }
 
