@@ -3,7 +3,8 @@
 A finding of a trace rests on moments inside calls of a function. All events of such a call are
 laid over the function's source; if each moment can be of one line only, that line is the
 place. The file counts only if every function of it that the trace saw still begins where
-the trace says, and the call only if its events fit the source to the end.
+the trace says, and the call only if its events fit the source to the end. Where the run was
+captured with marks, these tell the lines, with or without a source.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 EXACT: Final = "source read against the trace"
 CHOICE: Final = "source read against the trace: one of these"
+MARKED: Final = "marked while it ran"
+MOST_OF_IT: Final = 0.8  # part of a claim's weight on the lines told, from which they are the claim
 CALLS: Final = 16  # calls of a function that are looked at for one finding, evenly spread
 PLAIN: Final = Rests()
 
@@ -72,6 +75,8 @@ class Resolver:
         bare = replace(place, rests=PLAIN)
         if place.exactness != "function" or not isinstance(rests, Moments):
             return [bare]
+        if marked := self._marked(bare, rests):
+            return marked
         told = self._told(place.file, rests)
         lines = Counter({choice[0]: n for choice, n in told.items() if len(choice) == 1})
         open_ = sorted({line for choice in told if len(choice) > 1 for line in choice})
@@ -81,6 +86,26 @@ class Resolver:
             return [bare, *(replace(bare, line=n, how=CHOICE) for n in sorted({*lines, *open_}))]
         found = [replace(bare, line=n, exactness="line", how=EXACT) for n, _ in lines.most_common()]
         return found if rests.culprit else [bare, *found]
+
+    def _marked(self, bare: Place, m: Moments) -> list[Place]:
+        """Places on the lines that were marked, the heaviest first; none where there are no marks."""
+        from necropsy.trace.marks import marked_lines
+
+        lines = marked_lines(m)[: MAX_PLACES - 1]
+        found = [self._at(bare, file, line, m) for file, line, _ in lines]
+        if m.culprit and sum(part for _, _, part in lines) >= MOST_OF_IT:
+            return found
+        return [bare, *found] if found else []
+
+    def _at(self, bare: Place, file: str, line: int, m: Moments) -> Place:
+        """A marked line; its text, if the source at hand is what ran."""
+        if not _alike(bare.file, file):  # a function of a file that the trace does not tell from a library's
+            return replace(bare, file=file, line=line, function="", exactness="line", how=MARKED)
+        text = ""
+        if self._module(m.profile, bare.file) is not None:
+            shown = self._tree.lines(bare.file)
+            text = shown[line - 1].strip() if line <= len(shown) else ""
+        return replace(bare, line=line, text=text, exactness="line", how=MARKED)
 
     def _told(self, file: str, m: Moments) -> Counter[tuple[int, ...]]:
         """The lines that each moment can be of -> its weight; () where the source says nothing."""
@@ -137,3 +162,9 @@ class Resolver:
         path, module = next(iter(fitting.values()))
         self._tree.stands_for(file, path)
         return module
+
+
+def _alike(frame: str, mark: str) -> bool:
+    """Whether a frame's file and a mark's can be one: either name may begin further up."""
+    a, b = (name.replace("\\", "/").split("/")[::-1] for name in (frame, mark))
+    return all(x == y for x, y in zip(a, b, strict=False))

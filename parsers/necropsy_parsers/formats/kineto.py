@@ -53,6 +53,7 @@ def sniff(head: bytes, name: str) -> str | None:
 
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     """One `Trace`."""
+    from necropsy_parsers.trace.marks import apart
     from necropsy_parsers.trace.metadata import metadata
     from necropsy_parsers.trace.model import Trace
     from necropsy_parsers.trace.reader import TraceReader
@@ -62,13 +63,14 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     meta = metadata(reader.head, reader.tail)
     _tell(reader, source.name, issues)
     rank = meta.rank if meta.rank is not None else _rank_in(source.name)
+    names = list(reader.tables.names)
     yield Trace(
         anchor=Anchor(source.name, 0, 0, 1),
         origin=UNKNOWN if rank is None else Origin(rank=rank),
         seq=seq,
         meta=meta,
-        kinds=kinds,
-        names=list(reader.tables.names),
+        kinds=apart(kinds, names),
+        names=names,
         processes=list(reader.tables.processes),
         threads=list(reader.tables.threads),
         texts=list(reader.tables.texts),

@@ -22,6 +22,7 @@ EXACTNESS: Final = {
 }
 # What `how` of places begins with whose line was found by reading the source (correlate/statements.py).
 READ: Final = "source read against the trace"
+MARKED: Final = "marked while it ran"
 # Numbers that are names: 12345 is a process, 12,345 would be an amount.
 _NAMES: Final = frozenset({"pid", "port", "id", "seed", "code", "line", "xid", "version", "year", "sm", "signal"})
 _LIST_SHOWN: Final = 8
@@ -30,15 +31,20 @@ _LIST_SHOWN: Final = 8
 def line_note(code: Sequence[Place]) -> str:
     """How far to trust the first place's line, and what the source says of it; "" for a line that the input tells."""
     first = code[0]
-    read = [p for p in code if p.how.startswith(READ) and (p.file, p.function) == (first.file, first.function)]
+    read = [
+        p for p in code if p.how.startswith((READ, MARKED)) and (p.file, p.function) == (first.file, first.function)
+    ]
     if first.how == READ:
         others = " and ".join(str(p.line) for p in read)
         return f"{READ}: {others if len(read) > 1 else 'its events fit no other line'}"
+    if first.how == MARKED:
+        return f"{MARKED}: {' and '.join(str(p.line) for p in read)}" if len(read) > 1 else ""
     doubt = EXACTNESS.get(first.exactness, "")
     if not doubt or not read:
         return doubt
-    if all(p.how == READ for p in read):
-        return f"it runs on {' and '.join(str(p.line) for p in read)} ({READ}); what to change may stand elsewhere"
+    if all(p.how in (READ, MARKED) for p in read):
+        how = read[0].how
+        return f"it runs on {' and '.join(str(p.line) for p in read)} ({how}); what to change may stand elsewhere"
     return f"{doubt}: {' or '.join(str(p.line) for p in read)} ({READ})"
 
 
