@@ -17,9 +17,9 @@ NAME: Final = "tensorrt"
 TITLE: Final = "TensorRT"
 LITERALS: Final = (
     b"[TRT", b"TensorRT", b"tensorrt", b"TRT:", b"trtexec", b"Error Code ", b"Timing Runner: ", b"engine plan file",
-    b"serialized engine", b"Serialized Engine", b"optimization profile",
+    b"erialized Engine", b"optimization profile", b"parsing node number", b" qps", b"[W] Dynamic dimensions",
 )  # fmt: skip
-ALSO: Final = (b"[E] ", b"[W] ", b"[I] ", b"[V] ", b"=== Performance", b"Name: ", b"Layer(", b"ERROR", b"WARNING")
+ALSO: Final = (b"[E] ", b"[W] ", b"[I] ", b"[V] ", b"Name: ", b"Layer(", b"ERROR", b"WARNING")
 ASKS: Final = True
 MAX_BYTES: Final = 0
 

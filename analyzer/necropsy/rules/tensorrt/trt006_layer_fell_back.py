@@ -1,4 +1,4 @@
-"""Convolutions and products that run in a higher precision than the build allowed, and why
+"""Layers that run in a higher precision than the build allowed, and why
 
 What it means
     The build allowed INT8 or FP16, and some layers run in FP16 or FP32 all the same. They are slower than

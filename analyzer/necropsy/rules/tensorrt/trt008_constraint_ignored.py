@@ -1,4 +1,4 @@
-"""No kernel obeys the precision that was asked for, so TensorRT ignored the request
+"""No kernel obeys the precision that was asked for, so it was ignored
 
 What it means
     A layer was given a precision or output type, and no implementation has it: TensorRT took the

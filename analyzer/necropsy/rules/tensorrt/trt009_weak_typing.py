@@ -1,4 +1,4 @@
-"""Weak typing: precision flags and calibrators that newer TensorRT deprecates (10.12) or no longer has (11)
+"""Precision flags and calibrators: deprecated in TensorRT 10.12, gone in 11
 
 What it means
     The build asks the builder to choose precisions (`--fp16`, `BuilderFlag.FP16`, INT8 calibrators,

@@ -1,4 +1,4 @@
-"""TensorRT's parser cannot read a node: an operator without importer, or a plugin that is not loaded
+"""TensorRT's parser cannot read a node: no importer, or a plugin is not loaded
 
 What it means
     The ONNX parser stopped at a node, so no network and no engine came of the model. Three things

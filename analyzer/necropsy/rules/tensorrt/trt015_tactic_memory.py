@@ -1,4 +1,4 @@
-"""Tactics were skipped for want of memory: harmless if the engine was built without a limit
+"""Tactics skipped for want of memory: mostly harmless if the engine was built
 
 What it means
     While it times kernels, TensorRT skips those that ask for more memory than is free or allowed.

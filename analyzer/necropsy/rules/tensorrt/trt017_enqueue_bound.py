@@ -1,4 +1,4 @@
-"""The host enqueues kernels as slowly as the GPU runs them: the engine is bound by launches
+"""Inference is bound by launches: enqueueing takes as long as the GPU's work
 
 What it means
     The time to enqueue one inference is about as long as its GPU time. The GPU waits for launches

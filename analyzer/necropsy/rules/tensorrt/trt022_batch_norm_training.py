@@ -1,4 +1,4 @@
-"""BatchNorm was exported in training mode, so that it is not folded and the model does not build
+"""BatchNorm was exported in training mode: not folded, and refused
 
 What it means
     A BatchNormalization node has `training_mode = 1`: it would compute the statistics of each batch

@@ -1,4 +1,4 @@
-"""TensorRT refused the network itself: shape tensors of a wrong type, no output, or no kernel for its types
+"""TensorRT refused the network itself, such as for the type of a shape tensor
 
 What it means
     The model was parsed, and the network that came of it breaks a rule: a tensor that is used as a

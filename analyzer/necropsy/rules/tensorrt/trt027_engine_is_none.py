@@ -1,4 +1,4 @@
-"""A program went on without an engine: TensorRT returned None, and its log says why
+"""A program went on without an engine: TensorRT had returned None
 
 What it means
     `build_serialized_network`, `build_engine` and `deserialize_cuda_engine` return None when they fail, and print the

@@ -1,4 +1,4 @@
-"""The log ends while TensorRT is still timing kernels: no engine came of this build
+"""The log ends while TensorRT times kernels: no engine came of this build
 
 What it means
     The last lines of the log are tactics. The build did not finish, at least not in this log.

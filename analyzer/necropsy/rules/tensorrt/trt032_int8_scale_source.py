@@ -1,4 +1,4 @@
-"""Where INT8 scales come from: placeholders without calibration, a calibrator, or Q/DQ nodes
+"""Where INT8 scales come from: placeholders, a calibrator, or Q/DQ nodes
 
 What it means
     INT8 needs a scale for each tensor. They come from Q/DQ nodes in the model (explicit quantization: trained
