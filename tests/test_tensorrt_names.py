@@ -31,7 +31,7 @@ NAMES = {
         "chain",
         ["/c/convolution", "/relu"],
     ),
-    "/model.2/act/Mul_output_0 copy": ("copy", []),
+    "/model.2/act/Mul_output_0 copy": ("copy", ["/model.2/act/Mul_output_0"]),
 }
 
 

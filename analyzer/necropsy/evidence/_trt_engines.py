@@ -74,8 +74,12 @@ class EngineView(Struct):
 
     @property
     def network_tensors(self) -> frozenset[str]:
-        """Names of the network's inputs and outputs, as far as told."""
-        return frozenset(self.engine.bindings) if self.engine is not None else frozenset()
+        """Names of the network's inputs and outputs: as told, else what no layer writes, or no layer reads."""
+        if self.engine is not None and self.engine.bindings:
+            return frozenset(self.engine.bindings)
+        read = {t.name for x in self.layers for t in x.layer.inputs}
+        written = {t.name for x in self.layers for t in x.layer.outputs}
+        return frozenset(read ^ written)
 
     @property
     def compute_ms(self) -> float | None:
@@ -243,4 +247,7 @@ def layouts(tensors: Sequence[EngineTensor]) -> list[str]:
 
 
 def _shown(form: TensorFormat) -> str:
-    return f"{form.dtype or '?'} {form.layout or form.raw}".strip()
+    """`int8 CHW32`; `int8:32` where a log's line tells the size of vectors only."""
+    if form.layout:
+        return f"{form.dtype or '?'} {form.layout}"
+    return f"{form.dtype or '?'}{f':{form.pack}' if form.pack > 1 else ''}"

@@ -29,7 +29,9 @@ class LayerRow(Struct, frozen=True):
     precision_out: str
     formats_in: list[str]
     formats_out: list[str]
+    dims_out: list[list[int]]
     tactic: str
+    tactic_value: str
     stream: int | None
     ms: float | None
     share: float | None
@@ -52,9 +54,11 @@ class TrtLayers(Table[LayerRow]):
         "type": "TensorRT's type (CaskConvolution, Reformat, gemm, kgen), empty where only names are told",
         "precision_in": "types of its inputs (fp32, fp16, int8, ...), joined by +",
         "precision_out": "types of its outputs",
-        "formats_in": "type and layout of each input, as nvinfer1::TensorFormat names layouts",
+        "formats_in": "type and layout of each input, as nvinfer1::TensorFormat names it; int8:32 of vectors of 32",
         "formats_out": "the same of each output",
-        "tactic": "the kernel's name, or its number where no name is told",
+        "dims_out": "dimensions of each output, -1 where dynamic",
+        "tactic": "the kernel's name, empty where no name is told (lines of a log up to 8.x)",
+        "tactic_value": "the kernel's number as printed",
         "stream": "auxiliary stream, None where untold",
         "ms": "milliseconds a run, from --exportProfile, None where not measured",
         "share": "share of the time of all layers",
@@ -101,7 +105,9 @@ def _row(view: EngineView, number: int) -> LayerRow:
         precision(layer.outputs),
         layouts(layer.inputs),
         layouts(layer.outputs),
-        layer.tactic or layer.tactic_value,
+        [list(t.dims) for t in layer.outputs],
+        layer.tactic,
+        layer.tactic_value,
         layer.stream,
         timed.ms,
         view.share([number]),

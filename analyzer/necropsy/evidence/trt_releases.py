@@ -40,6 +40,10 @@ class TrtReleases(Table[ReleaseRow]):
 
     def add(self, record: Any) -> None:
         """Keep the release of a record that has one."""
+        if isinstance(record, TrtBuild) and record.rtx:
+            # Its own numbers begin at 1; networks are strongly typed and there are no calibrators, as in TensorRT 11.
+            self.rows.append(ReleaseRow(record.anchor.input, 11, "for RTX", record.anchor))
+            return
         release = record.release or ((11,) if getattr(record, "schema", "") == "11" else ())
         if release:
             shown = ".".join(str(n) for n in release)

@@ -104,8 +104,10 @@ class LayerName(Struct, frozen=True):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of network nodes, without what TensorRT made itself."""
-        return tuple(dict.fromkeys(p.of for p in self.parts if p.kind in ("node", "torch")))
+        """Names of network nodes, without what TensorRT made itself; of a layer that it made, what it made it of."""
+        named = [p.of for p in self.parts if p.kind in ("node", "torch")]
+        made = [p.of for p in self.parts if p.kind == "made" and not p.of.startswith("(Unnamed")]
+        return tuple(dict.fromkeys(named or made))
 
     @property
     def region(self) -> bool:
