@@ -51,7 +51,7 @@ class Tally:
             return
         for m in _NODE.finditer(chunk):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
-            origin = origin_of(chunk[begin : m.start()], "fusion")
+            origin = origin_of(chunk[begin : m.start()], "fusion", timed=True)
             name = m["name"].decode()
             origins = tuple(part.strip() for part in m["origins"].decode("utf-8", "replace").split(","))
             who = (origin.rank, origin.pid, origin.compile_id, name)

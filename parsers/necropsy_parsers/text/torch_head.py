@@ -10,9 +10,10 @@ import re
 from typing import Final
 
 from necropsy_parsers.records import Frame, Origin
+from necropsy_parsers.text.stamp import glog_stamp
 
 _HEAD: Final = re.compile(
-    rb"(?:.*?\[rank(?P<rank>\d+)\]:)?.*?(?:[VIWEC]\d{4} \S+ +(?P<pid>\d+) \S+\]|\[[\d :,-]+\])"
+    rb"(?:.*?\[rank(?P<rank>\d+)\]:)?.*?(?:[VIWEC](?P<time>\d{4} \S+) +(?P<pid>\d+) \S+\]|\[[\d :,-]+\])"
     rb"(?: \[(?P<cid>[\d/_!-]+)\])?"
 )
 _FRAME: Final = re.compile(
@@ -23,13 +24,14 @@ _STACK: Final = b"stack_traces = {"
 MAX_FRAMES: Final = 8  # innermost frames kept of a node's stack
 
 
-def origin_of(head: bytes, artifact: str) -> Origin:
-    """Rank, process and compile id of a head."""
+def origin_of(head: bytes, artifact: str, *, timed: bool = False) -> Origin:
+    """Rank, process and compile id of a head; `timed`: and its clock, which few ask for."""
     m = _HEAD.match(head)
     rank, pid, cid = (m["rank"], m["pid"], m["cid"]) if m is not None else (None, None, None)
     return Origin(
         rank=int(rank[:6]) if rank else None,
         pid=int(pid[:18]) if pid else None,
+        time=glog_stamp(m["time"].decode()) if timed and m is not None and m["time"] else None,
         compile_id=cid.decode() if cid else "",
         artifact=artifact,
     )
