@@ -193,6 +193,21 @@ def test_the_trivial_ones_among_many_are_counted_by_their_words(monkeypatch: pyt
     assert sorted(row.count for row in each) == [3, 3, 903]
 
 
+TRIED = "V1012 09:14:02.119000 7 torch/_inductor/scheduler.py:1388] [0/0] [__fusion] {verdict} fuse (benchmark): {what}\n"
+SETS = "fusing OrderedSet(['buf0']) with OrderedSet(['buf1', 'buf2']) cause \x1b[31m1.{n}\x1b[0mx slowdown"
+
+
+def test_fusions_that_were_measured_as_slower_are_refusals() -> None:
+    slower = "".join(TRIED.format(verdict="cannot", what=SETS.format(n=n)) for n in (208, 311))
+    spilled = TRIED.format(verdict="cannot", what="register spilling of the fused kernel")
+    faster = TRIED.format(verdict="can", what=SETS.format(n=5).replace("slowdown", "speedup"))
+    found = {r.reason: (r.count, r.nodes, r.detail) for r in refusals(slower + spilled + faster)}
+    assert found == {
+        "slowdown when fused": (2, ("buf0", "buf1_buf2"), "cause 1.208x slowdown"),
+        "register spilling of the fused kernel": (1, ("?", "?"), "register spilling of the fused kernel"),
+    }
+
+
 # -- search -----------------------------------------------------------------------
 
 

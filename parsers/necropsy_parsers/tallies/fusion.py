@@ -4,6 +4,7 @@
 [0/0] [__fusion]   SchedulerNode(name='op0'), Pointwise(['[4, 512]', 'stack_traces = {', '  File "a.py", line 5, in f',
 [0/0] [__fusion] cannot fuse op0 with op35: intermediate nodes between node1 & node2
 [0/0] [__fusion] fusing op0 with op3
+[0/0] [__fusion] cannot fuse (benchmark): fusing OrderedSet(['buf0']) with OrderedSet(['buf1']) cause 1.208x slowdown
 
 `TORCH_LOGS=fusion`, since torch 2.2 (`torch._inductor.scheduler.__fusion: [DEBUG] ` before 2.3). The stacks stand in
 the lists of candidates of recent releases; with older ones the lines stay unknown. A model of 150 nodes prints
@@ -32,7 +33,7 @@ _FUSION: Final = b"__fusion"
 LITERALS: Final = (_FUSION,)
 MAX_BYTES: Final = 0
 READS: Final = (
-    Reads("fusion", "2.2", "refusals with reason, pairs fused, graphs; stacks where candidates are listed"),
+    Reads("fusion", "2.2", "refusals with reason, also of fusions measured as slower, pairs fused, graphs; stacks"),
 )
 
 _LINE: Final = re.compile(
@@ -44,6 +45,14 @@ _SAID: Final = re.compile(
     rb"__fusion(?:\]|: \[\w+\]) (?:cannot fuse \S+ with \S+: |(?=fusing |=====))"
     rb"(fusing |===== attempting fusion \(\d+/|[^\n]+)"
 )
+# Fusions tried out and measured (`benchmark_fusion`, templates); names are sets, the number may be coloured.
+_MEASURED: Final = re.compile(
+    rb"__fusion(?:\]|: \[\w+\]) cannot fuse \(benchmark\): (?:fusing (?P<first>[^\n]{1,400}?) with "
+    rb"(?P<second>[^\n]{1,400}?) (?=causes? ))?(?P<reason>(?:causes? |register spilling)[^\n]{1,200})"
+)
+_TRIED: Final = b" fuse (benchmark): "
+_ANSI: Final = re.compile(r"\x1b\[[\d;]*m")
+_NAME: Final = re.compile(rb"\w+(?=')")
 _FIRST_ROUND: Final = b"===== attempting fusion (1/"
 _FUSED: Final = b"fusing "
 _HEAD_END: Final = b"__fusion] "
@@ -62,6 +71,7 @@ MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further
 # a tenth of the time; whose they are is then asked of some in each chunk.
 ONE_BY_ONE: Final = 4_000
 ASKED: Final = 200
+SLOWER: Final = "slowdown when fused"  # of those that were measured
 
 Stack = tuple[Frame, ...]  # outermost first
 
@@ -136,6 +146,9 @@ class Tally:
                     self._graphs += 1
         else:
             self._feed_many(chunk, start)
+        if _TRIED in chunk:
+            for m in _MEASURED.finditer(chunk):
+                self._refuse(chunk, m, start)
         self._before = chunk
 
     def _feed_many(self, chunk: bytes, start: int) -> None:
@@ -190,8 +203,8 @@ class Tally:
         begin = chunk.rfind(b"\n", 0, m.start()) + 1
         known = self._reasons.get(m["reason"])
         if known is None:
-            detail = m["reason"].decode("utf-8", "replace").strip()
-            reason = _NUMBERS.sub("", detail).strip(" ,.:")
+            detail = _words(m["reason"])
+            reason = SLOWER if detail.endswith("slowdown") else _NUMBERS.sub("", detail).strip(" ,.:")
             known = (reason, _TRIVIAL.match(reason) is not None)
             if len(self._reasons) < MAX_PAIRS:
                 self._reasons[m["reason"]] = known
@@ -208,15 +221,14 @@ class Tally:
             quoted = chunk[m.end() - len(m[0]) : m.end()].split(b" ", 1)[1].decode("utf-8", "replace")[:400]
             number = self._line + lines_before(chunk, begin) + 1
             anchor = Anchor(self._name, start + begin, start + m.end(), number, quoted)
-            names = (m["first"].decode("utf-8", "replace"), m["second"].decode("utf-8", "replace"))
-            detail = m["reason"].decode("utf-8", "replace").strip()
-            pair = self._pairs[key] = _Pair(detail, trivial, names, first, second, anchor, origin_of(head, NAME))
+            names = (_node(m["first"]), _node(m["second"]))
+            pair = self._pairs[key] = _Pair(_words(m["reason"]), trivial, names, first, second, anchor, origin_of(head, NAME))
         pair.count += 1
         _writers(pair, head[:200])
 
     def _stack(self, chunk: bytes, m: re.Match[bytes], head: bytes, side: str) -> Stack:
         """Stack of a node; of a fused one (`op3_op4`) that of its first member with one."""
-        for name in re.split(rb"_(?=op\d|buf\d)", m[side]):
+        for name in re.split(rb"_(?=op\d|buf\d)", m[side] or b""):
             node = b"(name='" + name + b"')"
             for text, end in ((chunk, m.start()), (self._before, len(self._before))):
                 position = text.rfind(node, 0, end)
@@ -227,6 +239,16 @@ class Tally:
                         return found
                     break
         return ()
+
+
+def _words(reason: bytes) -> str:
+    """A reason without colours."""
+    return _ANSI.sub("", reason.decode("utf-8", "replace")).strip()
+
+
+def _node(name: bytes | None) -> str:
+    """A node's name; of a set of buffers (`OrderedSet(['buf0', 'buf1'])`) all of them."""
+    return "_".join(n.decode("utf-8", "replace") for n in _NAME.findall(name or b"") or [name or b"?"])
 
 
 def _pieces(chunk: bytes) -> Iterator[tuple[int, int]]:
