@@ -8,6 +8,7 @@ the user's own call of it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -24,6 +25,7 @@ from necropsy.provenance.module_sites import Site, module_sites, operation_sites
 HOW: Final = "module path"
 CHOICE: Final = "module path: one of these"
 MAX_FILES: Final = 2_000
+MENTIONED: Final = 0.6  # share of the outermost attributes that the model's file names; bases may stand in others
 MAX_CHECKED: Final = 2_000  # paths that a class must explain to be the model
 # ONNX operation -> constructors that make it; a class that has another one of these there is another model's.
 _MADE_BY: Final[dict[str, str]] = {
@@ -61,22 +63,22 @@ class ModelSource:
     """The sources around the inputs, as classes; `paths` are all that are known of the model, which tell its class."""
 
     def __init__(self, tree: SourceTree, paths: Iterable[ModulePath]) -> None:
+        self._texts: dict[str, str] = {}
+        self._parsed: dict[str, list[ModuleClass]] = {}
         self._by_name: dict[str, list[ModuleClass]] = {}
         read: set[str] = set()  # copies of a file: the one that lies nearest counts
         for path in tree.python_files(MAX_FILES):
             text = tree.text(path)
-            if "self." not in text or "forward" not in text or text in read:
-                continue
-            read.add(text)
-            for made in classes_of(str(path), text):
-                self._by_name.setdefault(made.name, []).append(made)
+            if "self." in text and "forward" in text and text not in read:
+                read.add(text)
+                self._texts[str(path)] = text
         known = list(paths)
         self._known = known[:MAX_CHECKED]
         self._first = Counter(p.parts[0] for p in known if p.parts)
         self._numbers: dict[tuple[tuple[str, ...], str], set[int]] = {}
         for p in known:
             self._numbers.setdefault((p.parts, p.operation), set()).add(p.number)
-        self._roots = self._find_roots() if self._by_name else []
+        self._roots = self._find_roots()
 
     def places(self, path: ModulePath) -> tuple[Place, ...]:
         """The lines of a path's call or operation: one, several that it may be, or none."""
@@ -86,9 +88,16 @@ class ModelSource:
 
     def _find_roots(self) -> list[ModuleClass]:
         """Classes that hold every outermost attribute, and nothing that contradicts a path; none if none does."""
-        every = [c for same in self._by_name.values() for c in same if self._forward(c) is not None]
         if not self._first:
-            return every if len(every) == 1 else []
+            return []
+        names = [(without_call(part) or (part, 0))[0] for part in self._first]
+        every = [
+            c
+            for file, text in self._texts.items()
+            if sum(name in text for name in names) >= MENTIONED * len(names)
+            for c in self._classes(file)
+            if self._forward(c) is not None
+        ]
         holding = [c for c in every if all(self._owned(c, part) is not None for part in self._first)]
         return [c for c in holding if all(self._fits(c, p) for p in self._known if p.parts)]
 
@@ -98,6 +107,18 @@ class ModelSource:
         return (
             step is not None and not _contradicts(step, path) and (step.inner is None or step.used == len(path.parts))
         )
+
+    def _classes(self, file: str) -> list[ModuleClass]:
+        if file not in self._parsed:
+            self._parsed[file] = classes_of(file, self._texts[file])
+        return self._parsed[file]
+
+    def _named(self, name: str) -> list[ModuleClass]:
+        """Classes of that name, in whatever file."""
+        if name not in self._by_name:
+            files = [f for f, text in self._texts.items() if name and re.search(rf"\bclass {re.escape(name)}\b", text)]
+            self._by_name[name] = [c for f in files for c in self._classes(f) if c.name == name]
+        return self._by_name[name]
 
     def _forward(self, c: ModuleClass) -> ModuleClass | None:
         return next((k for k in self._line_of(c) if "forward" in k.methods), None)
@@ -111,7 +132,7 @@ class ModelSource:
             if one in line:
                 continue
             line.append(one)
-            queue += [same[0] for b in one.bases if len(same := self._by_name.get(b, [])) == 1]
+            queue += [same[0] for b in one.bases if len(same := self._named(b)) == 1]
         return line
 
     def _held(self, c: ModuleClass, name: str) -> tuple[ModuleClass, list[Held]]:
@@ -169,10 +190,10 @@ class ModelSource:
         """What the attribute (or the item of it) is: a class of the user if all that it may be is that one."""
         names = {h.constructor for h in held}
         inner = None
-        if len(names) == 1 and len(same := self._by_name.get(next(iter(names)), [])) == 1:
+        if len(names) == 1 and len(same := self._named(next(iter(names)))) == 1:
             inner = same[0]
         elif len(names) > 1:  # a helper that makes blocks and what stands between them: the one that has a `forward`
-            own = [c for n in names for c in self._by_name.get(n, [])]
+            own = [c for n in names for c in self._named(n)]
             inner = own[0] if len(own) == 1 else None
         leaf = next(iter(names)) if len(names) == 1 and inner is None else ""
         return Step(owner, attribute, used, leaf, inner, call)
