@@ -19,8 +19,6 @@ from necropsy.trace.rank import Rows
 
 # Part of the weight of a place's moments that must be on marked lines: recording may begin or end within one.
 COVERED: Final = 0.95
-# Two clocks: a frame and the first line in it are told to begin in either order, by less than a line takes (ns).
-SKEW: Final = 2_000
 
 Line = tuple[str, int]
 
@@ -38,7 +36,7 @@ class Marks:
         frames = self._p.rank.frames
         found: Counter[Line | None] = Counter()
         at = self._nest.innermost(frames["thread"][m.frames], m.times)
-        inside = (at >= 0) & (self._rows["start"][np.maximum(at, 0)] >= frames["start"][m.frames] - SKEW)
+        inside = (at >= 0) & (self._rows["start"][np.maximum(at, 0)] >= frames["start"][m.frames])
         for name, weight in _summed(np.where(inside, self._rows["name"][np.maximum(at, 0)], NONE), m.ns + 1):
             found[place_of(self._p.trace.names[name]) if name >= 0 else None] += weight
         return found
