@@ -32,9 +32,9 @@ LEAST: Final = 1.0  # weight of a line that computes nothing that takes time
 def places(group: Group, inductor: InductorKernels | None = None, traces: Traces | None = None) -> tuple[Place, ...]:
     """Places of a group of launches, the claim first; empty where nothing tells."""
     own = group.place
-    if own is not None and own.exactness == "line":
+    if own is not None and own.exactness == "line" and not group.row.compiled:
         return (own,)
-    if inductor is not None and (lines := _generated(group.row, inductor)):
+    if inductor is not None and group.row.compiled and (lines := _generated(group.row, inductor)):
         return lines
     if own is not None:
         return (own,)

@@ -1,6 +1,6 @@
 """Which line launched a kernel that Nsight Compute profiled, and whether the program or a tuner launched it.
 
-What the launch itself carries, the surest first: an NVTX range named `file:line` that a capture mark opened; the Python
+What the launch itself carries, the surest first: an NVTX range that names a line, as capture's marks do; the Python
 stack that ncu recorded (`--call-stack-type python`), whose innermost frame of the user counts; the source file of a
 kernel of the user's own (Triton, or CUDA with `-lineinfo`), which is where it is written, not launched.
 
@@ -27,7 +27,11 @@ MARK: Final = "capture mark"
 STACK: Final = "python stack of ncu"
 SOURCE: Final = "source of the kernel"
 
-_MARK: Final = lazily(r"(?P<file>\S.*?\.pyw?):(?P<line>\d{1,7})(?:[ :,]+(?:in )?(?P<function>[\w.<>]+))?\s*$")
+# `necropsy:pkg/train.py:63`, as capture names its marks (`necropsy_parsers.trace.marks`), or `train.py:63` by hand.
+_MARK: Final = lazily(
+    r"(?:necropsy:(?P<marked>[^:][^\n]*)|(?P<file>[^\s:][^\n]*?\.pyw?)):(?P<line>[1-9]\d{0,8})"
+    r"(?:[ :,]+(?:in )?(?P<function>[A-Za-z_<][\w.<>]*))?\s*$"
+)
 _COMPILED: Final = lazily(
     r"[/\\]torch[/\\](?:_dynamo|_functorch|_inductor)[/\\]|torchinductor_|[/\\]torch_compile_debug[/\\]"
 )
@@ -65,8 +69,8 @@ def is_compiled(stack: Sequence[Frame]) -> bool:
 def _marked(ranges: Sequence[NvtxRange]) -> Place | None:
     """The innermost range that is a line: the last one pushed."""
     for r in reversed(ranges):
-        if (m := _MARK.match(r.name)) is not None and not is_library(m["file"]):
-            return Place(m["file"], int(m["line"]), function=m["function"] or "", how=MARK)
+        if (m := _MARK.match(r.name)) is not None and not is_library(file := m["marked"] or m["file"]):
+            return Place(file, int(m["line"]), function=m["function"] or "", how=MARK)
     return None
 
 
