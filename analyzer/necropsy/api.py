@@ -108,7 +108,7 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
             report.not_evaluated += missing
             continue
         try:
-            found += rule.evaluate(loaded.evidence, config.rules.get(rule.code))
+            found += rule.evaluate(loaded.evidence, config.rules.get(rule.code), report.not_evaluated)
         except Exception as error:  # one rule's fault must not cost the reader all others
             if os.environ.get("NECROPSY_STRICT"):
                 raise

@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True):
     aliases: tuple[str, ...]
     doc: str
     declared_at: str
-    run: Callable[..., Iterable[Finding]]
+    run: Callable[..., Iterable[Finding | NotEvaluated]]
 
     @property
     def summary(self) -> str:
@@ -69,18 +69,32 @@ class Rule(Struct, frozen=True):
             if not evidence.covers(table) and not (told and evidence.beside(table))
         ]
 
-    def evaluate(self, evidence: Evidence, options: dict[str, Any] | None = None) -> Iterator[Finding]:
+    def evaluate(
+        self, evidence: Evidence, options: dict[str, Any] | None = None, lacks: list[NotEvaluated] | None = None
+    ) -> Iterator[Finding]:
         """Run the rule; fills in code, name and default severity of what it yields.
 
-        Raises `TypeError` for a setting that the rule does not have.
+        What a table that is there lacks (`lacking`) goes to `lacks`, each once. Raises `TypeError` for a setting that
+        the rule does not have.
         """
         arguments: dict[str, Any] = {}
         for parameter, table, optional in self.needs:
             arguments[parameter] = evidence.get(table) if evidence.covers(table) or not optional else None
         if self.settings is not None:
             arguments[self.settings_parameter] = self.settings(**(options or {}))
-        for finding in self.run(**arguments):
-            yield replace(finding, rule=self.code, name=self.name)
+        for found in self.run(**arguments):
+            if isinstance(found, Finding):
+                yield replace(found, rule=self.code, name=self.name)
+            elif lacks is not None and (told := replace(found, rule=self.code)) not in lacks:
+                lacks.append(told)
+
+
+def lacking(missing: str, supply: str) -> NotEvaluated:
+    """What a rule yields where a table is there but not what it needs of it: metrics that were not collected, say.
+
+    `supply` says how to collect it (`ncu --section Occupancy`).
+    """
+    return NotEvaluated("", missing, supply)
 
 
 def rule(
@@ -92,10 +106,10 @@ def rule(
     settings: type[Any] | None = None,
     general: bool = False,
     aliases: tuple[str, ...] = (),
-) -> Callable[[Callable[..., Iterable[Finding]]], Rule]:
+) -> Callable[[Callable[..., Iterable[Finding | NotEvaluated]]], Rule]:
     """Declare a rule; see the module docstring."""
 
-    def declare(function: Callable[..., Iterable[Finding]]) -> Rule:
+    def declare(function: Callable[..., Iterable[Finding | NotEvaluated]]) -> Rule:
         needs: list[tuple[str, type[Table[Any]], bool]] = []
         settings_parameter = ""
         hints = typing.get_type_hints(function)
