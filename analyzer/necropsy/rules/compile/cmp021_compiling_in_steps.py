@@ -86,8 +86,9 @@ def check(traces: Traces, t: Thresholds, limits: RecompileLimits | None) -> Iter
 
 def _limit(p: Profile, found: Sequence[Compilation], last: Compilation, ns: int, follows: str) -> Finding:
     before = [c for c in found if c.frame == last.frame and not c.refused]
-    again = f"compiles {_what(last)} once more in step {_number(p, before[-1])} and gives up on it"
-    again = again if before else f"gives up on {_what(last)}"
+    again = f"gives up on {_what(last)}"
+    if before:
+        again = f"compiles {_what(last)} once more in step {_number(p, before[-1])} and gives up on it"
     return about(
         p,
         f"torch.compile {again} in step {_number(p, last)}, after {last.version} versions (the recompile limit): "
