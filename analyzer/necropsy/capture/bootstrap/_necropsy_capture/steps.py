@@ -39,6 +39,7 @@ class Steps:
         self._thread = 0
         self._undo: list[Callable[[], None]] = []
         self._unwrap: Callable[[], None] | None = None
+        self._over_with = False
 
     def watch(self) -> None:
         """Begin to count; torch is there."""
@@ -46,7 +47,8 @@ class Steps:
         self._unwrap = _wrap_calls(self._called)
 
     def stop(self) -> None:
-        """Take all hooks away."""
+        """Count no more."""
+        self._over_with = True
         for undo in self._undo:
             with self._process.guard("profiler"):
                 undo()
@@ -65,7 +67,7 @@ class Steps:
         set_eval_frame = dynamo.set_eval_frame()
 
         def after_step(stepped: Any, args: Any, kwargs: Any) -> None:
-            if is_compiling():
+            if is_compiling() or self._over_with:
                 return
             before = set_eval_frame(None)
             try:
@@ -74,8 +76,8 @@ class Steps:
                 set_eval_frame(before)
 
         dynamo.skip(after_step)
-        handle = optimizer.register_optimizer_step_post_hook(after_step)
-        self._undo.append(handle.remove)
+        # It stays: taken out by itself, while torch goes through all hooks, it would make the job's next one fail.
+        optimizer.register_optimizer_step_post_hook(after_step)
         made = optimizer.Optimizer._patch_step_function
 
         def patch_step_function(new: Any) -> None:
