@@ -6,11 +6,13 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy.trace.intervals import Cover
 from necropsy.trace.partition import BUCKETS
 from necropsy.trace.profile import Profile, Site
 from necropsy.trace.rank import Mask, Rows
+from necropsy.trace.sizes import sizes_of
 
 SLOW: Final = 1.5  # times the median from which a step is an outlier (nsys-ai)
 FEW: Final = 3  # steps from which a median says anything
@@ -20,13 +22,19 @@ MORE: Final = 1.2  # times the others' GPU work from which a step has more of it
 # one waits for all that is left.
 _DEVICE: Final = ("compute", "communication", "copies", "kernel gaps", "queue", "synchronising")
 
+_OF_SIZES: Final = (*_DEVICE, "dispatching", "allocating")  # what other sizes take longer, or take once
+
 
 class Slow(Struct, frozen=True):
-    """The steps that take longer: their indexes, their usual length, and bucket -> ns beyond the usual of each."""
+    """The steps that take longer: their indexes, their usual length, and bucket -> ns beyond the usual of each.
+
+    `sizes`: their work has other sizes than that of usual steps ("other"), and all are the first of theirs ("first").
+    """
 
     steps: Rows
     usual: int
     excess: dict[str, int]
+    sizes: str = ""
 
     @property
     def ns(self) -> int:
@@ -52,16 +60,25 @@ def slow_steps(p: Profile) -> Slow | None:
     slow = length > SLOW * usual
     if not slow.any() or slow.sum() * 2 > len(length):
         return None
-    excess = {}
-    for bucket in BUCKETS:
-        ns = p.partition.buckets[bucket]
-        excess[bucket] = int((ns[slow] - np.median(ns[~slow])).sum())
-    found = Slow(np.flatnonzero(slow), int(usual), excess)
+    found = _beyond(p, slow, ~slow, int(usual))
+    if found.main in _OF_SIZES:
+        sizes = sizes_of(p, slow)
+        rest = slow & ~sizes.other
+        if not rest.any():
+            return replace(found, sizes="first" if sizes.first[slow].all() else "other")
+        found = _beyond(p, rest, ~slow, int(usual))
     if found.main in _DEVICE:
         work = _submitted(p)
-        if not (work[slow] > MORE * np.median(work[~slow])).all():
+        if not (work[found.steps] > MORE * np.median(work[~slow])).all():
             return None
     return found
+
+
+def _beyond(p: Profile, slow: Mask, others: Mask, usual: int) -> Slow:
+    """What the slow steps take beyond the others."""
+    buckets = {bucket: p.partition.buckets[bucket] for bucket in BUCKETS}
+    excess = {b: int((ns[slow] - np.median(ns[others])).sum()) for b, ns in buckets.items()}
+    return Slow(np.flatnonzero(slow), usual, excess)
 
 
 def _submitted(p: Profile) -> Rows:

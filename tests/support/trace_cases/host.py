@@ -216,6 +216,25 @@ def ahead() -> TraceBuilder:
     return looped(step, 5)
 
 
+def sized(sizes: Sequence[int], us: Sequence[float], **options: object) -> TraceBuilder:
+    """Requests of several lengths, whose attention keeps the host busy for so long before it is launched."""
+
+    def step(t: TraceBuilder, n: int) -> None:
+        tokens = [16, sizes[n], 1024]
+        with t.frame("summarize.py(52): attend"):
+            for _ in range(6):
+                with t.op("aten::linear", dims=[tokens, [1024, 1024]] if not options else None):
+                    t.launch("nvjet_tst_128x128_64x6", us=700, grid=(sizes[n] // 4, 1, 1))
+            with t.op("aten::_scaled_dot_product_cudnn_attention", dims=[tokens] * 3 if not options else None):
+                t.host(us[n])
+                t.launch(FLASH, us=2_000, grid=(sizes[n], 1, 1))
+        t.wait("cudaDeviceSynchronize")
+
+    return looped(step, len(sizes), **options)
+
+
+_PLANS = [60, 60, 48_000, 60, 47_000, 60, 60, 60]
+
 # -- other threads -------------------------------------------------------------------
 
 
@@ -273,6 +292,11 @@ CASES = {
     "DAT006/silent-while-the-gpu-works": collecting_while_busy,
     "LCH008/fires-checkpoints": lambda: saving([1, 3, 5], 50_000),
     "LCH008/fires-own-function": lambda: evaluating([2, 5], 60_000),
+    "LCH008/fires-slow-operator-of-known-sizes": lambda: sized([512] * 8, _PLANS),
+    "LCH008/silent-first-of-their-sizes": lambda: sized([512, 512, 480, 512, 304, 512, 480, 512], _PLANS),
+    "LCH008/silent-other-grids": lambda: sized(
+        [512, 512, 480, 512, 304, 512, 512, 512], _PLANS, options=("with_stack",)
+    ),
     "LCH008/silent-even-steps": lambda: evaluating(range(7), 12_000),
     "LCH008/silent-host-ahead": ahead,
     "LCH008/silent-one-checkpoint": lambda: saving([3], 50_000),

@@ -19,6 +19,9 @@ Limits
     Of few steps little can be said: from three on, and only if fewer than half are
     slow. Compiling (CMP021), loading (DAT001) and `gc.collect()` (DAT006) are told by their
     rules. A single slow step is a note; a host that was slow in no function in particular is not told.
+    Steps that do the same work in other sizes (requests of several lengths, the last batch) cannot be compared
+    with the others: they are a note, which says so. Sizes are those of operators, or of kernels' grids where the
+    profiler recorded no shapes.
 
 References
     - https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
@@ -32,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from necropsy.evidence.traces import Traces
-from necropsy.finding import Finding, Fix, Place, Severity
+from necropsy.finding import Confidence, Finding, Fix, Place, Severity
 from necropsy.rule import rule
 from necropsy.trace.claim import about, in_function, ms, part
 
@@ -47,6 +50,10 @@ _ASYNC: Final = (
         "from a thread", "code"),
     Fix("Save less often", "code"),
 )  # fmt: skip
+_SIZES: Final = (
+    Fix("Run each size once before it counts (warm-up), or pad inputs to a few sizes", "code"),
+    Fix("Profile more steps, to see whether it comes back", "investigate"),
+)
 _LOOK: Final = (Fix("Profile more steps, to see whether it comes back", "investigate"),)
 
 
@@ -98,6 +105,9 @@ def _saving(p: Profile, ns: int) -> Finding:
 def _slow(p: Profile, slow: Slow) -> Iterator[Finding]:
     from necropsy.trace.pauses import busiest
 
+    if slow.sizes:
+        yield _sized(p, slow)
+        return
     site = busiest(p, slow.steps)
     place: Place | None = site.place if site is not None else None
     if place is None and slow.main in _OWN:
@@ -120,6 +130,30 @@ def _slow(p: Profile, slow: Slow) -> Iterator[Finding]:
         event=f"slow step@{p.input}",
         facts={"slow steps": numbers[:20], "usual (ms)": round(slow.usual / 1e6, 2)},
         fixes=_LOOK,
+    )
+
+
+def _sized(p: Profile, slow: Slow) -> Finding:
+    """Steps of other sizes: what is known about them."""
+    numbers = [int(n) for n in p.steps.number[slow.steps]]
+    longest = int(p.steps.length[slow.steps].max())
+    one = len(numbers) == 1
+    listed = f"Step {numbers[0]} takes" if one else f"{len(numbers)} of {len(p.steps)} steps take up to"
+    whose = "its sizes" if one else "their sizes"
+    why = (
+        f"{'it is' if one else 'they are'} the first of {whose}, for which libraries often choose or build kernels once"
+        if slow.sizes == "first"
+        else f"{whose} are not those of the usual steps, so that the times cannot be compared"
+    )
+    return about(
+        p,
+        f"{listed} {ms(longest)}, {longest / slow.usual:.1f} times the usual {ms(slow.usual)}: {why}.",
+        Severity.NOTE,
+        shows=f"ProfilerStep#{numbers[0]}" if p.steps.how == "annotation" else "operators with other Input Dims",
+        event=f"slow step@{p.input}",
+        confidence=Confidence.LIKELY,
+        facts={"slow steps": numbers[:20], "usual (ms)": round(slow.usual / 1e6, 2)},
+        fixes=_SIZES if slow.sizes == "first" else _LOOK,
     )
 
 
