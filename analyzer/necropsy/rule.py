@@ -30,6 +30,8 @@ from necropsy.evidence import Evidence, Table
 from necropsy.finding import Finding, Severity
 from necropsy.report import NotEvaluated
 
+Judged = Finding | NotEvaluated  # what a rule yields: see `lacking`
+
 HEADINGS: Final = ("What it means", "Why it happens", "How to confirm", "How to fix", "Limits", "References")
 
 
@@ -52,7 +54,7 @@ class Rule(Struct, frozen=True):
     aliases: tuple[str, ...]
     doc: str
     declared_at: str
-    run: Callable[..., Iterable[Finding | NotEvaluated]]
+    run: Callable[..., Iterable[Judged]]
 
     @property
     def summary(self) -> str:
@@ -106,10 +108,10 @@ def rule(
     settings: type[Any] | None = None,
     general: bool = False,
     aliases: tuple[str, ...] = (),
-) -> Callable[[Callable[..., Iterable[Finding | NotEvaluated]]], Rule]:
+) -> Callable[[Callable[..., Iterable[Judged]]], Rule]:
     """Declare a rule; see the module docstring."""
 
-    def declare(function: Callable[..., Iterable[Finding | NotEvaluated]]) -> Rule:
+    def declare(function: Callable[..., Iterable[Judged]]) -> Rule:
         needs: list[tuple[str, type[Table[Any]], bool]] = []
         settings_parameter = ""
         hints = typing.get_type_hints(function)

@@ -174,3 +174,14 @@ def test_nvtx_ranges_of_a_csv_name_lines(tmp_path: Path) -> None:
     assert row.place is not None
     assert (row.place.file, row.place.line, row.place.how) == ("src/net.py", 41, "capture mark")
     assert row.ns == 3500
+
+
+def test_what_was_not_collected_is_listed_with_its_option(tmp_path: Path) -> None:
+    path = tmp_path / "raw.csv"
+    path.write_text(
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","gpu__time_duration.sum"\n'
+        '"","","","","","us"\n"0","77","python3.12","127.0.0.1","add_kernel(float *)","3.5"\n'
+    )
+    lacks = {row.rule: row for row in necropsy.api.analyze(str(path)).not_evaluated}
+    assert lacks["KRN002"].missing == "grids of the launches"
+    assert "--section LaunchStats" in lacks["KRN002"].supply

@@ -17,8 +17,8 @@ class NcuNotices(RecordTable[NcuNotice]):
     accepts = (NcuNotice,)
     supply = "what ncu printed (its console output), or the job's log"
     columns: ClassVar[dict[str, str]] = COMMON | {
-        "kind": "permission, busy, driver, unsupported, lock, failed, program, metrics or nothing",
-        "tool": "ncu or CUPTI",
+        "kind": "permission, busy, driver, unsupported, lock, failed, program, metrics, nothing, ending or other",
+        "tool": "ncu, CUPTI, or the profiler where its words do not tell",
         "device": "number of the GPU, where told",
         "name": "kernel that could not be profiled",
         "code": "status with which the program ended",

@@ -45,7 +45,9 @@ _TAG: Final = r"(?:==(?:ERROR|WARNING|PROF)== +)?"
 _FORMS: Final = (
     (
         "permission",
-        r"ERR_NVGPUCTRPERM|CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+        # After a tag (nvprof's is `==4411== Warning:`), as nsys says it, or as CUPTI's status.
+        r"^(?:==\w+== *(?:\w+: *)?|\w*[Ee]rror: *)?ERR_NVGPUCTRPERM\b|[Ii]nsufficient privileges?\b.*ERR_NVGPUCTRPERM"
+        r"|CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
         r"|==ERROR== .*does(?:n't| not) have (?:the )?permissions? to (?:access|profile)",
     ),
     ("busy", r"==ERROR== .*(?:driver resource was unavailable|another (?:profiling )?tool|already being profiled)"),
@@ -53,7 +55,7 @@ _FORMS: Final = (
     (
         "unsupported",
         r"==ERROR== .*(?:[Pp]rofiling is not supported (?:on|for)|(?:GPU|device|chip)\b.{0,60} is not supported"
-        r"|No supported GPUs? (?:was|were )?found|not supported on (?:this )?vGPU)",
+        r"|[Uu]nsupported (?:GPU|chip|device)|No supported GPUs? (?:was |were )?found|not supported on (?:this )?vGPU)",
     ),
     ("lock", r"==ERROR== .*(?:lock file|nsight-compute-lock)"),
     ("failed", r"==ERROR== Failed to (?:profile|prepare)\b(?: \"(?P<name>[^\"\n]*)\")?"),
@@ -62,6 +64,12 @@ _FORMS: Final = (
     ("metrics", r"==(?:WARNING|ERROR)== Unable to access the following(?: \d+)? metrics?: *(?P<names>[^\n]+)"),
     ("metrics", r"==(?:WARNING|ERROR)== Failed to find metrics?:? +(?P<names>[\w.:]+)"),
     ("nothing", rf"{_TAG}No kernels were profiled"),
+    ("ending", r"==ERROR== (?:An error occurred while trying to profile|Target .* (?:exited|terminated))"),
+    # Other programs print the tag, too: the words must be a profiler's.
+    (
+        "other",
+        r"==ERROR== .*\b(?:sections?|metrics?|kernels?|profil\w+|replay\w*|launch\w*|nvtx|CUDA|GPUs?|chips?|nsight)\b",
+    ),
 )
 _KINDS: Final = tuple((kind, lazily(form)) for kind, form in _FORMS)
 _DEVICE: Final = lazily(r"\b(?:target )?device (\d+)")
@@ -75,7 +83,8 @@ class NcuNotice(Record, frozen=True):
     `kind`: permission (counters are for administrators), busy (another tool has them), driver (older than this ncu, or
     newer), unsupported (GPU, vGPU or WSL), lock (another user's lock file), failed (one kernel, `name`, could not be
     replayed), program (it ended with status `code`), metrics (`names` do not exist on this GPU), nothing (no kernel was
-    profiled). `device` is the GPU's number where told, `tool` who says it (`ncu` or `CUPTI`), `detail` its own words.
+    profiled). `ending` repeats that, `other` is an error that is none of these. `device` is the GPU's
+    number where told, `tool` who says it (`ncu`, `CUPTI`, or `the profiler`), `detail` its own words.
     """
 
     kind: str
@@ -85,6 +94,12 @@ class NcuNotice(Record, frozen=True):
     code: int | None
     names: tuple[str, ...]
     detail: str
+
+
+def _tool(text: str) -> str:
+    if "CUPTI" in text:
+        return "CUPTI"
+    return "ncu" if re.search(r"==(?:ERROR|WARNING|PROF)==", text) else "the profiler"
 
 
 def read(message: Message) -> Iterator[NcuNotice]:
@@ -99,7 +114,7 @@ def read(message: Message) -> Iterator[NcuNotice]:
             yield NcuNotice(
                 message.anchor,
                 kind,
-                "ncu" if "CUPTI" not in m[0] else "CUPTI",
+                _tool(text),
                 int(device[1]) if device else None,
                 part.get("name") or "",
                 int(part["code"]) if part.get("code") else None,

@@ -90,6 +90,21 @@ def check(notices: NcuNotices) -> Iterator[Finding]:
         failed = [n for n in mine if n.kind == "failed"]
         if failed and not told:
             yield _failed(failed, [n for n in mine if n.kind == "program"])
+        others = [n for n in mine if n.kind == "other"]
+        if others and not told and not failed:
+            yield _unknown(others)
+
+
+def _unknown(others: list[NcuNotice]) -> Finding:
+    """An error of which only the words are known."""
+    said = others[0].detail.partition("==ERROR==")[2].strip().rstrip(".")
+    return from_record(
+        others[0],
+        f'Nsight Compute reported an error, "{said[:160]}", and may have profiled nothing.',
+        Severity.ERROR,
+        facts={"errors": len(others)},
+        fixes=(Fix("Read what it says on this", "command", command="ncu --help"),),
+    )
 
 
 def _failed(failed: list[NcuNotice], ended: list[NcuNotice]) -> Finding:

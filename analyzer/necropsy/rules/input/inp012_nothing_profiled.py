@@ -38,7 +38,7 @@ from necropsy.rule import rule
 @rule("INP012", "nothing-profiled", Severity.WARNING)
 def check(notices: NcuNotices, kernels: NcuKernels | None) -> Iterator[Finding]:
     """One finding an input."""
-    explained = {n.anchor.input for n in notices if n.kind not in ("nothing", "metrics", "program")}
+    explained = {n.anchor.input for n in notices if n.kind not in ("nothing", "metrics", "program", "ending")}
     explained |= {row.anchor.input for row in kernels or ()}
     for n in notices:
         if n.kind != "nothing" or n.anchor.input in explained:

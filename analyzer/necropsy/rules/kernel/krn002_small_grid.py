@@ -43,9 +43,10 @@ from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.ncu.claim import about, kernel_name
 from necropsy.ncu.groups import Group, groups
 from necropsy.ncu.lines import places
-from necropsy.rule import rule
+from necropsy.rule import Judged, lacking, rule
 from necropsy.trace.claim import ms, part
 
+_WAVES: Final = "launch__waves_per_multiprocessor"
 _TOLD: Final = ("small grid", "grid is too small", "grid for this launch is configured to execute only")
 _MATH: Final = ("gemm", "xmma", "nvjet", "cutlass", "Kernel2", "cudnn", "splitKreduce", "gemv")
 
@@ -65,8 +66,10 @@ class Thresholds(Struct, frozen=True):
 @rule("KRN002", "small-grid", Severity.WARNING, settings=Thresholds)
 def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
-) -> Iterator[Finding]:
+) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
+    if kernels.own and all(r.blocks is None and r.value(_WAVES) is None for r in kernels.own):
+        yield lacking("grids of the launches", "ncu --section LaunchStats --section SpeedOfLight")
     for group in groups(kernels):
         row = group.row
         said = [r for r in rules.of(row.seq) if r.kind in ("OPT", "WRN") and _says(r)]
@@ -84,7 +87,7 @@ def _says(r: NcuRule) -> bool:
 
 def _small(row: NcuKernel, t: Thresholds) -> bool:
     """Fewer blocks than multiprocessors, or than fit at once."""
-    waves, blocks, sms = row.value("launch__waves_per_multiprocessor"), row.blocks, row.sms
+    waves, blocks, sms = row.value(_WAVES), row.blocks, row.sms
     if waves is not None and waves < t.waves:
         return True
     return blocks is not None and (blocks == 1 or (sms is not None and blocks < sms))
@@ -98,7 +101,7 @@ def _finding(
     group: Group, said: list[NcuRule], t: Thresholds, beside: tuple[InductorKernels | None, Traces | None]
 ) -> Finding:
     row = group.row
-    waves, active, sms = row.value("launch__waves_per_multiprocessor"), row.active, row.sms
+    waves, active, sms = row.value(_WAVES), row.active, row.sms
     size = "a single block" if row.blocks == 1 else f"{row.blocks:,} blocks" if row.blocks else "few blocks"
     of = f" for {sms} multiprocessors" if sms else ""
     full = f" ({waves:.2g} of a full wave)" if waves is not None and waves < 1 else ""
