@@ -24,7 +24,9 @@ MAX_BYTES: Final = 512 << 20  # the JSON of an engine of 10,000 layers takes som
 MAX_ITEM: Final = 4 << 20
 _DECODER: Final = json.JSONDecoder(strict=False)  # control characters in names: TensorRT puts U+001E into metadata
 _BLANK: Final = re.compile(r"[\s,]*")
-_NEXT: Final = re.compile(r"[}\]]\s*,?\s*(?=\{)")
+# Where reading goes on behind a damaged item: at the next layer (tensors within layers have names, too), else object.
+_LAYER: Final = re.compile(r'\{\s*"[Nn]ame"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"LayerType"')
+_OBJECT: Final = re.compile(r"(?<=[}\]])\s*,?\s*\{")
 _ESCAPE: Final = re.compile(r'\\(?!["\\/bfnrtu])')
 
 
@@ -53,6 +55,7 @@ class Document:
                 issues.add("source/limit", source.name)
                 break
         self.text = b"".join(parts).decode("utf-8", "replace").removeprefix("\ufeff")
+        self._next = _LAYER if '"LayerType"' in self.text else _OBJECT
         self._ascii = self.text.isascii()
         self._at = (0, 0, 1)  # character, byte and line of the last place
 
@@ -81,46 +84,45 @@ class Document:
         return m.end() if m is not None and (not key or self.text[: m.start()].strip() == "") else -1
 
     def items(self, start: int) -> Iterator[Item]:
-        """The items of the list that begins at `start`, up to its end; lists within it are entered."""
+        """The items of the list that begins at `start`, up to its end; damaged ones are counted and passed over."""
         text, at, number = self.text, start, 0
+        blank = _BLANK.match
         while True:
-            at = _BLANK.match(text, at).end()  # type: ignore[union-attr]  # matches always
+            at = blank(text, at).end()  # type: ignore[union-attr]  # matches always
             if at >= len(text):
                 self.issues.add("engine/cut", self.name)
                 return
             if text[at] == "]":
                 return
-            value, end = self._item(at)
-            if value is None:
-                if (resumed := _NEXT.search(text, at + 1)) is None or end < 0:
-                    self._lost(at, end)
+            value, end, cut = self._item(at)
+            if end < 0:
+                resumed = self._next.search(text, at + 1)
+                kind = "engine/cut" if cut and resumed is None else "engine/damaged"
+                self.issues.add(kind, self.name, first=self.anchor(at, min(len(text), at + 400)))
+                if resumed is None:
                     return
-                self.issues.add("engine/damaged", self.name, first=self.anchor(at, min(resumed.start() + 1, at + 400)))
-                at = resumed.end()
+                at = text.index("{", resumed.start())
                 continue
             yield Item(value, self.anchor(at, end), number)
             at, number = end, number + 1
 
-    def _item(self, at: int) -> tuple[Any, int]:
-        """The value at `at` and its end; (None, 0) of a damaged one."""
+    def _item(self, at: int) -> tuple[Any, int, bool]:
+        """The value at `at`, its end (-1 of a damaged one), and whether the text ends within it."""
         try:
-            return _DECODER.raw_decode(self.text, at)
+            value, end = _DECODER.raw_decode(self.text, at)
+            return value, end, False
+        except json.JSONDecodeError as error:
+            cut = error.pos >= len(self.text.rstrip()) - 1 or error.msg.startswith("Unterminated string")
         except (ValueError, RecursionError):
-            pass
-        stop = _NEXT.search(self.text, at)
-        piece = self.text[at : stop.start() + 1 if stop else at + MAX_ITEM]
+            return None, -1, False
+        stop = self._next.search(self.text, at + 1)
+        piece = self.text[at : stop.start() if stop else at + MAX_ITEM]
         try:  # a name with a backslash that was not escaped, as TensorFlow on Windows writes them
             value, length = _DECODER.raw_decode(_ESCAPE.sub(r"\\\\", piece))
         except (ValueError, RecursionError):
-            return None, 0
+            return None, -1, cut
         self.issues.add("engine/repaired", self.name, first=self.anchor(at, at + min(len(piece), 400)))
-        return value, at + min(length, len(piece))
-
-    def _lost(self, at: int, _end: int) -> None:
-        """The last item: cut off, or damaged."""
-        rest = self.text[at:]
-        kind = "engine/damaged" if re.search(r"[}\]]\s*$", rest) else "engine/cut"
-        self.issues.add(kind, self.name, first=self.anchor(at, min(len(self.text), at + 400)))
+        return value, at + min(length, len(piece)), False
 
     def value(self, key: str) -> Any:
         """The value under a key of the document, None where it is missing or damaged."""
