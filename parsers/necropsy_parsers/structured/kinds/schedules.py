@@ -73,6 +73,10 @@ def _read(entry: Entry) -> Iterator[Record]:
 
 
 def _told(op: Op) -> str:
-    """Kind and results; buffers are named by number, which differs without meaning."""
-    results = "; ".join(f"{o.get('dtype')}{msgspec.json.encode(o.get('shape')).decode()}" for o in op.outputs or ())
+    """Kind and results; buffers are named by number, which differs without meaning.
+
+    What a collective changes in place has no type: it is not told here.
+    """
+    told = (o for o in op.outputs or () if o.get("dtype"))
+    results = "; ".join(f"{o['dtype']}{msgspec.json.encode(o.get('shape')).decode()}" for o in told)
     return f"{op.name if op.type == 'collective' else op.type} {results}".strip()
