@@ -111,7 +111,7 @@ class NodeCollector(Collector):
         self.left -= 1
         headed = begins(text)
         body = re.sub(r"^\w+\.cpp:\d+: (?!In function)", "", read_head(text).text) if headed else text
-        if headed and not self._own(body):
+        if headed and (self.assertion or not self._own(body)):
             self.done = True
             return False
         if len(self.lines) < 60:
@@ -137,7 +137,9 @@ class NodeCollector(Collector):
             self.source, self.function, self.dumping = m["source"], m["function"], False
         elif not self.dumping and (m := _ASSERTION.search(body)) is not None:
             self.assertion = (m["text"] or m["plain"]).strip()
-            self.done = True
+            self.done = not self.assertion.startswith("Invalid Node")  # 10.x: the reason is the next line
+        elif self.assertion:
+            self.assertion, self.done = body.strip(), True
         elif body.startswith("attribute {"):
             self.inside = "?"
         elif body.startswith("}"):

@@ -47,6 +47,12 @@ def _kind(
 
 _PARSER: Final = (
     _kind(
+        "model-file",
+        ("Input file cannot be found", "Could not open file", "Failed to open file", "Could not find ONNX"),
+        r"Input file cannot be found, or is not a regular file: (?P<missing>\S+)"
+        r"|(?:Could not open|Failed to open(?: the)?) (?:external )?file:? ?(?P<file>\S*)", "file", level="E",
+    ),
+    _kind(
         "node-error", "In node ",
         r"In node (?P<number>-?\d+)(?: with name: (?P<name>.*?) and operator: (?P<op>[\w.:]+))? \((?P<function>\w+)\):"
         r" (?P<status>[A-Z_]+): (?P<assertion>.*)", level="E",
@@ -64,28 +70,40 @@ _PARSER: Final = (
     _kind("int64-cast", "has been generated with INT64 weights"),
     _kind("clamped", "outside the range of INT32 was clamped"),
     _kind(
-        "shape-tensor", ("shape tensor must have", "used as a shape tensor", "as shape tensor"),
+        "shape-tensor",
+        ("shape tensor must have", "used as a shape tensor", "as shape tensor", "used to compute a shape tensor"),
         r"(?P<tensor>[^\s(][^\n]*?): (?:[\w ]{0,40} )?"
-        r"(?:shape tensor must have (?P<want>[\w ]+)|[^\n]*as (?:a )?shape tensor)",
+        r"(?:shape tensor must have (?P<want>[\w ]+)|[^\n]*as (?:a )?shape tensor"
+        r"|[^\n]*cannot be used to compute a shape tensor)",
         "tensor", level="E",
     ),
     _kind("network-invalid", ("Network validation failed", "Network must have at least one output"), level="E"),
     _kind("no-profile", "no optimization profile has been defined", level="E"),
     _kind(
         "profile-incomplete",
-        ("missing dimensions in profile", "does not match network definition", "Invalid optimization profiles"),
-        r"(?P<tensor>[^\s(][^\s:]*):? (?:dynamic input )?(?:is )?(?P<what>missing dimensions in profile \d+"
+        ("missing dimensions in profile", "does not match network definition", "Invalid optimization profiles",
+         "Dimension mismatch for tensor", "has static dimensions that don't", "violate shape constraints"),
+        r"Dimension mismatch for tensor (?P<a>\S+) and (?P<at>profile \d+[^\n]*)"
+        r"|Input tensor (?P<b>\S+) (?P<static>has static dimensions that don't[^\n]*)"
+        r"|(?P<shapes>k(?:MIN|OPT|MAX) values for profile \d+ violate shape constraints[^\n]*)"
+        r"|(?P<tensor>[^\s(][^\s:]*):? (?:dynamic input )?(?:is )?(?P<what>missing dimensions in profile \d+"
         r"|for dimension number \d+ in profile \d+ does not match network definition[^\n]*)"
         r"|Invalid optimization profiles[^\n]*", "tensor", level="E",
+    ),
+    _kind(
+        "mixed-types", "must have same input types",
+        r"(?P<layer>[^\s(][^\n]*?): (?P<operation>\w+ \w+|\w+) must have same input types\. But they are of types "
+        r"(?P<first>\w+) and (?P<second>\w+)", "layer", level="E",
+    ),
+    _kind(
+        "hardware", ("is not supported by this TensorRT release", "require hardware with", "does not support this GPU"),
+        r"Target GPU (?P<gpu>SM ?\d+) is not supported by this TensorRT release"
+        r"|(?P<what>[\w /]+?) require hardware with (?P<need>[\w ]+?) support|does not support this GPU", level="E",
     ),
     _kind(
         "shape-overridden", "Dynamic dimensions required for input",
         r"Dynamic dimensions required for input: (?P<tensor>.+?), but no shapes were provided\."
         r" Automatically overriding shape to: (?P<shape>\S+)", "tensor", level="W",
-    ),
-    _kind(
-        "model-file", ("Could not open file", "Failed to open file", "Could not find ONNX", "WeightsContext.cpp"),
-        r"(?:Could not open|Failed to open(?: the)?) (?:external )?file:? ?(?P<file>\S*)", "file", level="E",
     ),
 )  # fmt: skip
 _BUILDER: Final = (
@@ -107,7 +125,8 @@ _BUILDER: Final = (
     ),
     _kind(
         "tactic-failed", ("due to exception", "due to kernel timing error", "due to oom error"),
-        r"Skipping tactic (?P<tactic>\S+) due to (?P<why>exception .*|[\w ]+ error.*)", "tactic", level="W",
+        r"Skipping tactic (?P<tactic>\S+) due to (?P<why>exception [\s\S]*|[\w ]+ error[\s\S]*)", "tactic", more=8,
+        level="W",
     ),
     _kind("workspace-short", "do not have sufficient workspace memory to run", level="I"),
     _kind(
@@ -144,6 +163,12 @@ _PRECISION: Final = (
         "int8-rejected", "due to missing int8 scales",
         r"Rejecting (?:some )?int8 implementations? of layer (?P<layer>.+?) due to missing int8 scales(?P<why>[^\n]*)",
         "layer", level="V",
+    ),
+    _kind("calibration-failed", "Calibration failure occurred", level="E"),
+    _kind(
+        "strong-flag", ("!config.getFlag(BuilderFlag::k", "cannot be called for a strongly typed network"),
+        r"condition: !config\.getFlag\(BuilderFlag::k(?P<flag>\w+)\)"
+        r"|(?P<call>[\w:]+) cannot be called for a strongly typed network", level="E",
     ),
     _kind("no-calibrator", "Calibrator is not being used", level="W"),
     _kind("calibrator-unused", "Calibrator won't be used in explicit", level="W"),

@@ -290,12 +290,16 @@ class TensorrtReader:
         key = self._name if not number else f"{self._name}#{number + 1}"
         self._engines.append(Engine(anchor, key, 0, "", b.release, seq=self._seq + anchor.start))
 
-    def _layer(self, text: str, at: int, number: int) -> bool:
+    def _layer(self, line: str, at: int, number: int) -> bool:
+        """Whether a line goes on with the list of layers; 7.x puts a head before each."""
+        text = line if layers.is_layer(line) else read_head(line).text
+        if not text.strip():
+            return True
         if not layers.is_layer(text) or len(self._layers) >= MAX_LAYERS:
-            self._listing = bool(text.strip() == "" and self._engines and not self._engines[-1].layers)
+            self._listing = False
             return False
         engine = self._engines[-1]
-        anchor = Anchor(self._name, at, at + len(text.encode("utf-8", "replace")), number, text[:400])
+        anchor = Anchor(self._name, at, at + len(line.encode("utf-8", "replace")), number, text[:400])
         row = layers.layer(text, engine.engine, engine.layers, anchor, self._seq + at)
         if row is not None:
             self._layers.append(row)
@@ -328,7 +332,7 @@ class TensorrtReader:
 
 
 _FAILED: Final = frozenset(
-    {"engine-null", "no-implementation", "network-invalid", "no-profile", "node-failed", "tool-failed"}
+    {"engine-null", "no-implementation", "network-invalid", "no-profile", "node-failed", "tool-failed", "mixed-types"}
 )
 _BY_LITERAL: Final = {literal: kind for kind in KINDS for literal in kind.literals}
 _LITERALS: Final = tuple(

@@ -41,7 +41,8 @@ ECHOES: Final = frozenset(
 CAUSES: Final = frozenset(
     {"node-failed", "node-error", "plugin-missing", "shape-tensor", "network-invalid", "no-profile",
      "profile-incomplete", "model-file", "no-implementation", "out-of-memory", "cuda-error", "conv-strong",
-     "unknown-option", "plan-tag", "plan-library", "plan-device", "plan-magic", "plan-newer", "input-shape"}
+     "unknown-option", "plan-tag", "plan-library", "plan-device", "plan-magic", "plan-newer", "input-shape",
+     "mixed-types", "hardware", "strong-flag", "calibration-failed"}
 )  # fmt: skip
 
 
@@ -69,6 +70,12 @@ def failure(message: TrtMessage, text: str, builds: TrtBuilds, exceptions: Excep
     leaves = {NO_ENGINE} | ({PROCESS_DIED} if fatal else set())
     base: dict[str, Any] = {"leaves": frozenset(leaves)}
     return from_record(message, text, Severity.FATAL if fatal else Severity.ERROR, **{**base, **changes})
+
+
+def just_before(message: TrtMessage, messages: TrtMessages) -> TrtMessage | None:
+    """An error that nothing knows, in the lines right before one of the parser: it says what the parser met."""
+    near = [m for m in messages.errors(message) if m.kind == "error" and 0 < message.anchor.line - m.anchor.line <= 3]
+    return near[-1] if near else None
 
 
 def first_cause(message: TrtMessage, messages: TrtMessages) -> bool:

@@ -57,9 +57,15 @@ _CAST: Final = Fix(
     "command",
     command="python -m modelopt.onnx.autocast --onnx_path model.onnx --low_precision_type fp16",
 )
+_WITHOUT: Final = Fix("Take precision flags and requests out of the script, or create a weakly typed network", "code")
 _PIN: Final = Fix(
     "Or stay on the release that the script was written for", "config", command='pip install "tensorrt<11"'
 )
+
+
+def is_precision_option(option: str) -> bool:
+    """Whether an option of trtexec belongs to weak typing."""
+    return _REMOVED_OPTION.match(option) is not None
 
 
 @rule("TRT009", "weak-typing", Severity.WARNING)
@@ -88,6 +94,16 @@ def check(messages: TrtMessages | None, builds: TrtBuilds | None, exceptions: Ex
                 facts={"option": option},
                 fixes=(_CAST, _PIN),
             )
+    for message in messages.of("strong-flag"):
+        asked = message.words.get("flag") or message.words.get("call", "a precision")
+        yield failure(
+            message,
+            f"{asked} is asked for in a strongly typed network, whose types the model alone tells: the build fails.",
+            builds,
+            exceptions,
+            facts={"asked for": asked},
+            fixes=(_CAST, _WITHOUT),
+        )
     for message in messages.of("weak-typing"):
         number = major(message, builds)
         if flag := message.words.get("flag"):

@@ -43,7 +43,7 @@ from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
 from necropsy.finding import Fact, Finding, Fix, Related, Severity
 from necropsy.rule import rule
-from necropsy.rules.tensorrt._log import failure, first_cause, of_build, places_of, short
+from necropsy.rules.tensorrt._log import failure, first_cause, just_before, of_build, places_of, short
 from necropsy.rules.tensorrt._operators import KNOWN_DOMAINS, is_standard
 from necropsy.rules.tensorrt.trt022_batch_norm_training import is_training
 
@@ -77,13 +77,15 @@ def check(
             continue
         told.add(where)
         node = row.node or _node_of(row)
-        text, fixes = _said(node, row, messages, of_build(builds.of(row)))
+        before = just_before(row, messages)
+        reason = row.words.get("assertion", "") or (before.text if before is not None else "")
+        text, fixes = _said(node, row, reason, of_build(builds.of(row)))
         facts: dict[str, Fact] = {
             "operator": node.op,
             "node": node.name or node.output,
             "node number": -1 if node.number is None else node.number,
             "domain": node.domain,
-            "parser says": row.words.get("assertion", "")[:200],
+            "parser says": reason[:200],
         }
         echoes = [m for m in messages.of("plugin-missing", "no-importer") if m.build == row.build]
         yield failure(
@@ -108,16 +110,16 @@ def _node_of(row: TrtMessage) -> OnnxNode:
     return OnnxNode(int(number) if number.lstrip("-").isdigit() else None, op, row.words.get("name", ""))
 
 
-def _said(node: OnnxNode, row: TrtMessage, messages: TrtMessages, release: str) -> tuple[str, tuple[Fix, ...]]:
+def _said(node: OnnxNode, row: TrtMessage, reason: str, release: str) -> tuple[str, tuple[Fix, ...]]:
     name = f" (node {short(node.name or node.output)})" if node.name or node.output else ""
-    assertion = row.words.get("assertion", "").rstrip(".")
+    assertion = reason.rstrip(".")
     sought = "Plugin not found" in assertion or "FallbackPlugin" in row.words.get("function", "")
     sought = sought or "No importer registered" in assertion or "UNSUPPORTED_NODE" in row.words.get("status", "")
     if not sought:
-        reason = f": {assertion[:240]}" if assertion else ""
-        where = f" in {row.words['function']}" if row.words.get("function") else ""
+        because = f": {assertion[:240]}" if assertion else ""
+        where = f" in {row.words['function']}" if row.words.get("function") and not assertion else ""
         return (
-            f"{release} does not support this use of ONNX operator {node.op or '?'}{name}{reason}{where}; "
+            f"{release} does not support this use of ONNX operator {node.op or '?'}{name}{because}{where}; "
             "no network came of the model.",
             (_FORM, _NEWER),
         )

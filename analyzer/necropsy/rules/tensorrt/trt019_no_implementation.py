@@ -70,6 +70,9 @@ _IDENTITY: Final = Fix(
     "code",
 )
 _FREE: Final = Fix("Free the GPU's memory (other processes, other engines), or build on a larger GPU of the same kind")
+_CONTEXT: Final = Fix(
+    "Use one CUDA context: do not import pycuda.autoinit in a calibrator or plugin while the builder runs", "code"
+)
 _VERBOSE: Final = Fix(
     "Build again with a verbose log, which names each kernel that was tried and why it was refused", "flag",
     command="trtexec --verbose ...",
@@ -128,10 +131,11 @@ def _why(
     asked, unit = _asked(row, tried, near)
     limit = build.workspace if build is not None else None
     short_of_pool = row.words.get("why", "").startswith("insufficient")
-    if any(m.kind == "tactic-failed" for m in near) and foreign:
-        reason = next(m for m in reversed(near) if m.kind == "tactic-failed")
-        said = reason.words.get("why", "").removeprefix("exception ")[:160]
-        return _Why(f"the Myelin compiler failed on this region ({said})", (_UPGRADE, _CUT))
+    if (reason := next((m for m in reversed(near) if m.kind == "tactic-failed"), None)) is not None:
+        said = _exception(reason.words.get("why", ""))
+        if foreign:
+            return _Why(f"the Myelin compiler failed on this region ({said})", (_UPGRADE, _CUT))
+        return _Why(f"its kernels failed when they were run ({said})", (_CONTEXT, _UPGRADE), Confidence.LIKELY)
     if short_of_pool or (asked and limit is not None and unit and asked > limit):
         need = f": one asks for {human_bytes(asked)}" if asked and unit else ""
         had = f", {human_bytes(limit)} is allowed" if limit is not None else ""
@@ -151,6 +155,12 @@ def _why(
     if tried:
         return _Why("no kernel that was tried can be used", (_UPGRADE, _VERBOSE), Confidence.LIKELY)
     return _Why("why is undetermined, because the log is not verbose", (_VERBOSE,), Confidence.POSSIBLE)
+
+
+def _exception(why: str) -> str:
+    """What an exception says: behind `Error is:` where Myelin tells the operation first."""
+    text = why.removeprefix("exception ").partition("Error is:")
+    return " ".join((text[2] or text[0]).split())[:160].rstrip(". ")
 
 
 def _region(asked: int, unit: bool, tried: Sequence[TrtTactic], build: TrtBuild | None) -> _Why:

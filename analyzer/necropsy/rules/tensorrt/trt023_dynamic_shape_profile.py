@@ -65,8 +65,10 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> I
             fixes=(_PROFILE, _SHAPES, _FIXED),
         )
     for row in messages.of("profile-incomplete"):
-        tensor = row.words.get("tensor", "")
-        what = row.words.get("what", "the profile's shapes are invalid")
+        told = row.words
+        tensor = next((told[k] for k in ("tensor", "a", "b") if told.get(k)), "")
+        parts = ("what", "at", "static", "shapes")
+        what = next((told[k].rstrip(".") for k in parts if told.get(k)), "the profile's shapes are invalid")
         who = f"of input {tensor} " if tensor else ""
         yield failure(
             row,

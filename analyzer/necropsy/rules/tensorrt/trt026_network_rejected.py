@@ -53,6 +53,7 @@ _OUTPUT: Final = Fix(
 _MOVE: Final = Fix(
     "Keep the model's external data file beside the ONNX file, under the name it was exported with", "command"
 )
+_CAST: Final = Fix("Put a Cast at one input, or cast the whole graph consistently (ModelOpt AutoCast)", "code")
 _KEEP: Final = Fix("Keep this convolution (and the Q/DQ around it) in FP32 when the model is cast", "code")
 
 
@@ -62,7 +63,7 @@ def check(
 ) -> Iterator[Finding]:
     """One finding a build."""
     told: set[tuple[str, int]] = set()
-    for row in messages.of("shape-tensor", "conv-strong", "model-file", "network-invalid"):
+    for row in messages.of("shape-tensor", "mixed-types", "conv-strong", "model-file", "network-invalid"):
         where = (row.anchor.input, row.build)
         if where in told or not first_cause(row, messages):
             continue
@@ -87,6 +88,17 @@ def _said(row: TrtMessage, names: list[str], release: str) -> tuple[str, tuple[F
             "refuses the network and builds no engine.",
             (_FOLD, _FIXED, _NEWER),
         )
+    if row.kind == "mixed-types":
+        layer, both = (
+            short(names[0] if names else "a layer"),
+            (row.words.get("first", "?"), row.words.get("second", "?")),
+        )
+        return (
+            f"Layer {layer} gets inputs of types {both[0]} and {both[1]}: in a strongly typed network {release} "
+            "converts "
+            "nothing by itself, and refuses it.",
+            (_CAST,),
+        )
     if row.kind == "conv-strong":
         layer = f" {short(names[0])}" if names else ""
         return (
@@ -95,7 +107,7 @@ def _said(row: TrtMessage, names: list[str], release: str) -> tuple[str, tuple[F
             (_KEEP,),
         )
     if row.kind == "model-file":
-        file = row.words.get("file", "").strip("'\"., ")
+        file = (row.words.get("missing") or row.words.get("file", "")).strip("'\"., ")
         return f"The model's file {file or 'or its external data'} cannot be opened, so that there is no network.", (
             _MOVE,
         )

@@ -37,7 +37,7 @@ from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
 from necropsy.finding import Confidence, Fact, Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.rules.tensorrt._log import CAUSES, ECHOES, failure, of_build
+from necropsy.rules.tensorrt._log import CAUSES, ECHOES, failure, just_before, of_build
 
 _VERBOSE: Final = Fix(
     "Run again with a verbose logger, which tells what led to it",
@@ -45,12 +45,10 @@ _VERBOSE: Final = Fix(
     command="trtexec --verbose ...  # trt.Logger.VERBOSE",
 )
 _FREE: Final = Fix("Free memory of the GPU before the build: other processes, PyTorch's cache, other engines")
-_OTHERS: Final = frozenset(
-    {"error", "out-of-memory", "cuda-error", "engine-null", "tool-failed", "load-failed", "unknown-option"}
-)
+_OTHERS: Final = frozenset({"error", "out-of-memory", "cuda-error", "engine-null", "tool-failed", "load-failed"})
 
 
-@rule("TRT029", "tensorrt-error", Severity.ERROR)
+@rule("TRT029", "tensorrt-error", Severity.ERROR, general=True)
 def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, activity: Activity) -> Iterator[Finding]:
     """The first error of each build that nothing else explains."""
     told: set[tuple[str, int]] = set()
@@ -84,6 +82,8 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, acti
 def _explained(row: TrtMessage, messages: TrtMessages) -> bool:
     """Whether an earlier error of the build says why, or any at all if this one only says that there is no engine."""
     errors = messages.errors(row)
+    if any(m.kind == "node-failed" and just_before(m, messages) is row for m in errors):
+        return True
     if any(m.seq < row.seq and (m.kind in CAUSES or m.kind == "error") for m in errors):
         return True
     return row.kind in ECHOES and any(m.kind in CAUSES - ECHOES or m.kind == "error" for m in errors)

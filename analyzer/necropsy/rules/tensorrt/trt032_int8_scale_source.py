@@ -30,11 +30,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy.claim import from_record
+from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
 from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.rules.tensorrt._log import by_release, major
+from necropsy.rules.tensorrt._log import by_release, failure, major
 
 _EXPLICIT: Final = Fix(
     "Quantize the model with Q/DQ nodes", "command",
@@ -46,8 +47,18 @@ _CALIBRATE: Final = Fix(
 
 
 @rule("TRT032", "int8-scale-source", Severity.WARNING, aliases=("qat-or-ptq",))
-def check(messages: TrtMessages, builds: TrtBuilds) -> Iterator[Finding]:
+def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> Iterator[Finding]:
     """One finding a build."""
+    for row in messages.of("calibration-failed"):
+        yield failure(
+            row,
+            "INT8 calibration gave no scales (no calibrator, or none of its ranges fits a tensor of this network): no "
+            "engine is built.",
+            builds,
+            exceptions,
+            fixes=by_release(major(row, builds), (_EXPLICIT, _CALIBRATE), (_EXPLICIT,), (_EXPLICIT,)),
+            subject="failed",
+        )
     for row in messages.of("no-calibrator", "calibrator-unused"):
         build = builds.of(row)
         if row.kind == "calibrator-unused" or (build is not None and build.quantized):
