@@ -6,7 +6,8 @@ process ends, and at bounds wherever the job is.
 
 The bounds are there for Python frames (`with_stack`). Two million calls, 2.5 s of pure Python, took 3 GB of memory and
 50 s to post-process on two slow cores, and made 500 MB of trace (torch 2.13). What counts is the time for which the
-thread itself was busy. The compiler is pure Python: a recording with frames ends when it begins to compile.
+thread itself was busy. The compiler is pure Python: a recording with frames ends when it begins to compile. Without
+frames it ends then if it holds steady steps, which the seconds of a compilation would only hide.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ENOUGH_SECONDS = 5.0  # a recording ends with the step in which it has lasted so
 ENOUGH_BUSY = 1.5  # or, with frames, in which its thread was busy for so long;
 MOST_SECONDS = 30.0  # and in the middle of a step after that,
 MOST_BUSY = 3.0  # or, with frames, that
+STEADY_STEPS = 2
 LOOK = 0.25  # seconds between looks
 FREE_BYTES = 2 << 30  # on the run folder's disk
 
@@ -42,6 +44,8 @@ class Window:
         self._prof: Any = None
         self._first = 0
         self._done = 0
+        self._steady = 0  # steps in a row in which nothing was compiled
+        self._compiles = False
         self._began = 0.0
         self._busy = 0.0
         self._frames = False
@@ -77,6 +81,8 @@ class Window:
             self._recording(step)
         elif self.state == "recording":
             self._done += 1
+            self._steady = 0 if self._compiles else self._steady + 1
+            self._compiles = False
             if self._done >= self._steps:
                 self.end("enough steps")
             elif self._lasted() >= ENOUGH_SECONDS or (self._frames and self._was_busy() >= ENOUGH_BUSY):
@@ -111,13 +117,13 @@ class Window:
 
     def _recording(self, step: int) -> None:
         self.state = "recording"
-        self._first, self._done = step, 0
+        self._first, self._done, self._steady = step, 0, 0
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._began, self._busy = time.monotonic(), time.clock_gettime(self._clock)
         self._process.at_exit("profiler", lambda: self.end("the process ended"))
         self._termination.arm()
         self._look = later.Watch(LOOK, self._too_long, self._bound)
-        if self._frames:
+        if self._process.option("settle", True):
             self._unregister = _before_compiling(self._process, self._compiling)
         self._process.note("profiler", "recording", step=step, frames=self._frames)
         self._process.emit("recording")
@@ -136,12 +142,16 @@ class Window:
         self.end(f"a bound of {MOST_SECONDS:g} s, or of {MOST_BUSY:g} s of Python")
 
     def _compiling(self) -> None:
-        """The compiler begins: keep what there is, or wait for the next steps and do without frames."""
+        """The compiler begins: keep what there is, go on without frames, or wait for steps to come."""
+        self._compiles = True
         if self.state != "recording":
             return
-        if self._done:
+        if self._done if self._frames else self._steady >= STEADY_STEPS:
             self.end("the compiler began to compile")
-            return
+        elif self._frames:
+            self._discard()
+
+    def _discard(self) -> None:
         self.state = "new"
         self.discarded += 1
         self._let_go()
