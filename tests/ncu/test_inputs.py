@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,46 @@ def test_a_page_in_the_middle_of_a_log_is_the_same_row(tmp_path: Path) -> None:
     found = rows(path)
     assert [(r.kernel, r.metrics, r.stack) for r in found] == [(r.kernel, r.metrics, r.stack) for r in rows(TEXT)]
     assert found[0].anchor.line == 402
+
+
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        lambda t: t.replace("\n", "\r\n").encode(),
+        lambda t: t.encode("utf-16"),  # PowerShell's `>`
+        lambda t: "\n".join(f"    {line}" for line in t.split("\n")).encode(),  # pasted into Markdown
+        lambda t: "\n".join(line.rstrip() for line in t.split("\n")).encode(),
+        lambda t: "\n".join(line.removeprefix("  ") for line in t.split("\n")).encode(),
+        lambda t: "\n".join(f"0: {line}" for line in (30 * "start\n" + t).split("\n")).encode(),  # srun -l
+        lambda t: "\n".join(f"[1,0]<stdout>:{line}" for line in t.split("\n")).encode(),  # mpirun
+        lambda t: t.replace("Est. Speedup", "Estimated Speedup").encode(),
+    ],
+    ids=["CRLF", "UTF-16", "Markdown", "trimmed", "unindented", "srun", "mpirun", "2022"],
+)
+def test_pages_as_people_hand_them_over(tmp_path: Path, dressed: Callable[[str], bytes]) -> None:
+    path = tmp_path / "page.txt"
+    path.write_bytes(dressed(gzip.decompress(TEXT.read_bytes()).decode()))
+    wanted, found = necropsy.load(str(TEXT)), necropsy.load(str(path))
+    assert [(r.kernel, r.metrics, r.stack) for r in found.get(NcuKernels)] == [
+        (r.kernel, r.metrics, r.stack) for r in wanted.get(NcuKernels)
+    ]
+    assert [(r.message, r.global_gain) for r in found.get(NcuRules)] == [
+        (r.message, r.global_gain) for r in wanted.get(NcuRules)
+    ]
+
+
+def test_summary_pages_are_means(tmp_path: Path) -> None:
+    head = "  k(int) (16, 1, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 9.0, Invocations 12\n"
+    dashes = "    ---------------------- ----------- ------- ------- -------\n"
+    path = tmp_path / "page.txt"
+    path.write_text(
+        head + "    Section: Command line profiler metrics\n" + dashes
+        + "    Metric Name            Metric Unit Minimum Maximum Average\n" + dashes
+        + "    gpu__time_duration.sum          us   10.11   14.50   12.25\n"
+        + "    sm__inst_executed.sum         inst     n/a     n/a (!) nan\n" + dashes
+    )  # fmt: skip
+    (row,) = rows(path)
+    assert (row.ns, row.runs, dict(row.metrics)) == (12_250, 12, {"gpu__time_duration.sum": 12_250})
 
 
 def test_a_csv_in_the_middle_of_a_log_is_the_same_row(tmp_path: Path) -> None:

@@ -32,9 +32,10 @@ SAMPLES: Final = (
 
 def sniff(head: bytes, name: str) -> str | None:
     """Claims text whose first lines are the head of such a table; a job's log with one in it stays a log."""
-    if b"Process ID" not in head[:65536]:
+    plain = head.replace(b"\x00", b"") if b"\x00" in head[:8] else head  # UTF-16, as PowerShell writes it
+    if b"Process ID" not in plain:
         return None
-    for number, line in enumerate(head.replace(b"\x00", b"").decode("utf-8", "replace").splitlines()[:40]):
+    for number, line in enumerate(plain.decode("utf-8", "replace").splitlines()[:40]):
         if HEADER.match(line.lstrip("\ufffd")):
             return "the head of an Nsight Compute CSV" + (f" in line {number + 1}" if number else "")
         if line.strip() and not line.startswith("==PROF==") and not line.startswith("==WARNING=="):

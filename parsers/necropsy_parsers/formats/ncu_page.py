@@ -33,9 +33,10 @@ SAMPLES: Final = (
 
 def sniff(head: bytes, name: str) -> str | None:
     """Claims text that begins with a page; behind other output it is a job's log."""
-    if b", Context " not in head:
+    plain = head.replace(b"\x00", b"") if b"\x00" in head[:8] else head  # UTF-16, as PowerShell writes it
+    if b", Context " not in plain:
         return None
-    for line in head.replace(b"\x00", b"").decode("utf-8", "replace").splitlines()[:6]:
+    for line in plain.decode("utf-8", "replace").splitlines()[:6]:
         text = line.lstrip("\ufeff\ufffd")
         if HEAD.match(text):
             return "a page of Nsight Compute"

@@ -43,7 +43,6 @@ _GAIN: Final = lazily(r"Est(?:\.|imated) (?:(?P<scope>Local|Global) )?Speedup: (
 _FRAME: Final = re.compile(r'\s*#\d+ File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.*?))?\s*$')
 _NVTX: Final = re.compile(r"\s*<(?P<level>\d+), ?(?P<name>.*)>\s*$")
 _KINDS: Final = {"OPT": OPTIMIZE, "INF": INFORM, "WRN": WARN, "ERR": FAIL, "SOL": OPTIMIZE, "OK": INFORM}
-_INDENT: Final = 8  # of what goes on with a rule's words: ten in every release seen
 
 
 class Page:
@@ -61,6 +60,7 @@ class Page:
         self._rule: list[str] = []
         self._kind = ""
         self._part = ""
+        self._hang = 0
 
     def line(self, text: str, start: int, end: int, number: int) -> bool:
         """Take a line; whether it is one of a page."""
@@ -94,7 +94,7 @@ class Page:
         self._now, self._section, self._spans, self._part = draft, "", [], ""
 
     def _inside(self, draft: Draft, text: str) -> bool:
-        if self._rule and text.strip() and len(text) - len(text.lstrip()) >= _INDENT:
+        if self._rule and text.strip() and _indent(text) > self._hang:
             self._rule.append(text.strip())
             return True
         self._end_rule()
@@ -106,6 +106,7 @@ class Page:
             self._spans, self._value = [r.span() for r in _RUN.finditer(text)], self._value if self._spans else 2
         elif (m := _RULE.match(text)) is not None:
             self._kind, self._rule, self._spans = m["kind"], [m["text"].strip()], []
+            self._hang = _indent(text) + 3  # six in every release seen
         elif text.lstrip().startswith("NVTX "):
             self._part = "start" if "Start/" in text else "push"
         elif self._part in ("push", "start") and (m := _NVTX.match(text)) is not None:
@@ -144,3 +145,7 @@ class Page:
         result = RuleResult("", self._section, _KINDS[self._kind], "", message, gain, scope)
         self._now.rules.append(result)
         self._rule = []
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
