@@ -25,12 +25,13 @@ from necropsy.capture.plan import SETTINGS, Plan
 SCHEMA: Final = "necropsy-capture/1"
 MANIFEST: Final = "manifest.json"
 _STEERS: Final = re.compile(
-    r"(?:CUDA|NCCL|TORCH|PYTORCH|TRITON|OMP|MKL|OPENBLAS|KINETO|NVIDIA|CUBLAS|CUDNN|HIP|ROCR|GLOO|UCX|FI|ACCELERATE"
+    r"(?:CUDA|NCCL|TORCH|PYTORCH|TRITON|OMP|MKL|OPENBLAS|KINETO|NVIDIA_VISIBLE|CUBLAS|CUDNN|HIP|ROCR|GLOO|UCX|FI|ACCELERATE"
     r"|FSDP|DEEPSPEED|SLURM_(?:JOB_ID|NTASKS|PROCID|NNODES|NODEID|LOCALID)|TENSORRT|TRT|XLA|MALLOC|LD_PRELOAD"
     r"|NECROPSY)(?:_|$)|(?:LOCAL_|GROUP_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$|PYTHON(?:FAULTHANDLER|MALLOC|OPTIMIZE"
     r"|UNBUFFERED|HASHSEED|NOUSERSITE|DEVMODE|TRACEMALLOC)$"
 )
-_SECRET: Final = re.compile(r"(?i)token|secret|passw|credential|(?:^|[-_])(?:key|auth|pwd)(?:$|[-_=])|api[-_]?key")
+_SECRET: Final = re.compile(r"(?i)token(?!iz)|secret|passw|credential|(?:^|[-_])(?:key|auth|pwd)(?:$|[-_=])|api[-_]?key")
+_LONGEST: Final = 300  # characters of a variable
 _IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
@@ -106,7 +107,7 @@ def steering(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that steer libraries and launchers, without what may be secret."""
     chosen = {k: v for k, v in sorted(environment.items()) if _STEERS.match(k) and not _SECRET.search(k)}
     chosen.pop(SETTINGS, None)
-    return {k: _IN_URL.sub("***", v) for k, v in chosen.items()}
+    return {k: _IN_URL.sub("***", v)[:_LONGEST] for k, v in chosen.items()}
 
 
 def without_secrets(command: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages.process_exit import ProcessExit, signal_of
+from necropsy_parsers.messages.scheduler import JobStop
 from necropsy_parsers.messages.setting import Setting
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 
@@ -29,6 +30,7 @@ SAMPLES: Final = (
     '{\n "schema": "necropsy-process/1",\n "pid": 4711,\n "notes": []}',
 )
 MAX_BYTES: Final = 16 << 20
+_STOPS: Final = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hangup"}
 _SHOWN: Final = 300  # characters of a value
 
 
@@ -110,9 +112,16 @@ class _Reader:
                 attempt=number,
             )
             if isinstance(status, int) and status:
-                anchor = self._anchor(f'"status": {status}')
-                killed = signal_of(status)
-                yield ProcessExit(anchor, killed, status, None, "launcher", "", False, seq=self._seq, attempt=number)
+                yield self._end(status, number)
+
+    def _end(self, status: int, attempt: int) -> Record:
+        """The end of a run that failed, as a launcher's line would tell it."""
+        anchor = self._anchor(f'"status": {status}')
+        killed = signal_of(status)
+        if killed in _STOPS:
+            kind = _STOPS[killed]
+            return JobStop(anchor, kind, "the job", "", "", "", None, False, seq=self._seq, attempt=attempt)
+        return ProcessExit(anchor, killed, status, None, "launcher", "", False, seq=self._seq, attempt=attempt)
 
     def process(self, data: dict[str, Any]) -> Iterator[Record]:
         """The version of torch, and what collectors noted."""
