@@ -13,6 +13,7 @@ from necropsy_parsers.ncu.records import Dims, Launch, NvtxRange
 from necropsy_parsers.records import Anchor, Frame, Origin
 
 from necropsy.evidence import Table
+from necropsy.evidence._ncu_merge import merged
 from necropsy.finding import Place
 from necropsy.provenance.launches import is_compiled, is_tuning, place_of_launch
 
@@ -173,7 +174,7 @@ class NcuKernels(Table[NcuKernel]):
 
     def finish(self) -> None:
         """Tell launches of tuners from the program's own, and count those of each kernel."""
-        self._launches.sort(key=lambda launch: (launch.seq >> 44, launch.seq))
+        self._launches = merged(self._launches)
         roles = _roles(self._launches)
         seen: Counter[tuple[str, int | None, str]] = Counter()
         for launch, role in zip(self._launches, roles, strict=True):

@@ -10,6 +10,7 @@ from necropsy_parsers.ncu.records import Launch
 from necropsy_parsers.records import Anchor, Origin
 
 from necropsy.evidence import Table
+from necropsy.evidence._ncu_merge import merged
 from necropsy.evidence.ncu_kernels import FORMATS, SUPPLY
 
 
@@ -57,9 +58,21 @@ class NcuRules(Table[NcuRule]):
         "focus": "metrics that it rests on; reports only",
     }
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._launches: list[Launch] = []
+
     def add(self, record: Any) -> None:
-        """One row a message."""
-        launch: Launch = record
+        """Keep a launch until all are there."""
+        self._launches.append(record)
+
+    def finish(self) -> None:
+        """One row a message of each launch; of a launch told twice, those of one telling."""
+        for launch in merged(self._launches):
+            self._take(launch)
+        self._launches = []
+
+    def _take(self, launch: Launch) -> None:
         for r in launch.rules:
             self.rows.append(
                 NcuRule(

@@ -24,7 +24,7 @@ from necropsy_parsers.tallies import Whose
 NAME: Final = "ncu_pages"
 TITLE: Final = "Pages of Nsight Compute in a log"
 LITERALS: Final = (b", Context ", b'"ID","Process ID"')
-ALSO: Final = (b"    Section: ", b'","')
+ALSO: Final = (b"    Section: ", b')","(')  # once a section, and once a row (between block and grid): rare elsewhere
 ASKS: Final = True
 MAX_BYTES: Final = 64 << 20
 
