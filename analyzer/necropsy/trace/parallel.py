@@ -1,4 +1,4 @@
-"""nn.DataParallel, gloo on a job with GPUs, barriers, and stages of a pipeline."""
+"""nn.DataParallel, gloo on a job with GPUs, barriers, searches for unused parameters, and stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -123,6 +123,28 @@ def barriers(p: Profile) -> Barriers | None:
     place = next((s.place for s in sites if s.place is not None), None)
     waited = int(nothing.within(p.steps.start, p.steps.end).sum())
     return Barriers(len(rows), waited, len(np.unique(steps)) / len(p.steps), place)
+
+
+class Searches(Struct, frozen=True):
+    """DDP's searches for unused parameters: host ns in all judged steps, part of them that have one, place."""
+
+    ns: int
+    steps: float
+    place: Place | None
+
+
+def unused_searches(p: Profile) -> Searches | None:
+    """Searches in the judged steps (torch/csrc/distributed/c10d/reducer.cpp names the range), or None."""
+    r = p.rank
+    name = "torch.distributed.ddp.reducer::search_unused_parameters"
+    rows = np.flatnonzero(r.where(r.ops, name, exact=True) & p.in_steps(r.ops["start"]))
+    if not len(rows) or p.steps.how == "window" or len(p.steps) < 2:
+        return None
+    start, ns = r.ops["start"][rows], r.ops["end"][rows] - r.ops["start"][rows]
+    # Asked for at a moment inside the call of the model: the frames around it tell no statement of their own.
+    sites = p.sites(r.user_frame_of_ops(rows), rows, ns)
+    place = next((s.place for s in sites if s.place is not None), None)
+    return Searches(int(ns.sum()), len(np.unique(p.steps.of(start))) / len(p.steps), place)
 
 
 class Stages(Struct, frozen=True):

@@ -318,6 +318,22 @@ def shaken(before: Callable[[TraceBuilder, int, int], None]) -> dict[str, TraceB
     return data_parallel(job, before, steps=6)
 
 
+def searching(every: int) -> TraceBuilder:
+    """DDP looks for unused parameters before the backward pass of some steps."""
+    t = TraceBuilder(rank=0, world=2)
+    with t.frame("train_tagger.py(71): <module>", "train_tagger.py(55): fit"):
+        for n in range(4):
+            with t.step(n):
+                with t.annotation("DistributedDataParallel.forward"):
+                    compute(t, 8000)
+                    if n % every == 0:
+                        with t.op("torch.distributed.ddp.reducer::search_unused_parameters"):
+                            t.host(900)
+                compute(t, 16_000)
+                t.wait()
+    return t
+
+
 def idle(t: TraceBuilder, rank: int, n: int) -> None:
     """Nothing."""
 
@@ -347,6 +363,8 @@ CASES: dict[str, Callable[[], TraceBuilder | dict[str, TraceBuilder]]] = {
     "DST012/silent-metric": lambda: over_gloo(4, 150),
     "DST013/fires-head-on-last-stage": lambda: pipeline(4400),
     "DST013/silent-even": lambda: pipeline(2200),
+    "DST026/fires-every-step": lambda: searching(1),
+    "DST026/silent-static-graph": lambda: searching(100),
     "DST021/fires-slow-network": lambda: data_parallel(Job(2), us=11_000, hidden=11_500, steps=10),
     "DST021/silent-fast": lambda: data_parallel(Job(2), steps=10),
     "DST023/fires-four-micro-batches": lambda: micro_batches(Job(2), synchronised=True),
