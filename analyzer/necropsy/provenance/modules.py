@@ -47,7 +47,8 @@ _LEAVES: Final = frozenset(" ".join(_MADE_BY.values()).split()) | frozenset(
 class Step(Struct, frozen=True):
     """Where a walk along a path ended: the class that owns the last call, its attribute, and how many parts were used.
 
-    `leaf` is the constructor's name of what the path ends at ("" of a class of the user), `inner` that class.
+    `leaf` is the constructor's name of what the path ends at ("" of a class of the user), `inner` that class. `closed`:
+    it is a container whose items are all told.
     """
 
     owner: ModuleClass
@@ -57,6 +58,7 @@ class Step(Struct, frozen=True):
     inner: ModuleClass | None
     call: int = 0
     item: str = ""
+    closed: bool = False
 
 
 class ModelSource:
@@ -104,9 +106,11 @@ class ModelSource:
     def _fits(self, root: ModuleClass, path: ModulePath) -> bool:
         """Whether the path leads through the class: to its end, or to where a library's code begins."""
         step = self._walk(root, path)
-        return (
-            step is not None and not _contradicts(step, path) and (step.inner is None or step.used == len(path.parts))
-        )
+        if step is None or _contradicts(step, path):
+            return False
+        if step.used == len(path.parts):
+            return True
+        return step.inner is None and not step.closed and step.leaf not in _LEAVES
 
     def _classes(self, file: str) -> list[ModuleClass]:
         if file not in self._parsed:
@@ -196,7 +200,8 @@ class ModelSource:
             own = [c for n in names for c in self._named(n)]
             inner = own[0] if len(own) == 1 else None
         leaf = next(iter(names)) if len(names) == 1 and inner is None else ""
-        return Step(owner, attribute, used, leaf, inner, call)
+        closed = bool(held) and all((known := items(h, owner)) and "*" not in known for h in held)
+        return Step(owner, attribute, used, leaf, inner, call, closed=closed)
 
     def _call(self, step: Step) -> tuple[Place, ...]:
         for k in self._line_of(step.owner):
