@@ -21,7 +21,9 @@ TITLE: Final = "DDP finds no unused parameters"
 TRIGGERS: Final = (b"did not find any unused parameters",)
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "Warning: find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters in "
-    "the forward pass. This flag results in an extra traversal of the autograd graph every iteration": {"option": "find_unused_parameters"},
+    "the forward pass. This flag results in an extra traversal of the autograd graph every iteration": {
+        "option": "find_unused_parameters"
+    },
 }
 _LINE: Final = lazily(r"find_unused_parameters\s*=\s*True was specified.{0,80}?did not find any unused parameters")
 
