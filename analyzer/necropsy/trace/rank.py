@@ -201,6 +201,25 @@ class RankTrace:
         found[rows] = np.where(hit, made_by, NONE)
         return found
 
+    @cached_property
+    def _asked_for(self) -> Rows:
+        """For each operator the one at whose time and place it was asked for: of the backward pass the forward one.
+
+        Backward functions, hooks and recomputed forward passes that are the user's own Python run
+        inside the engine's operator: what they call is theirs.
+        """
+        forward = self.forward_of
+        rows = np.flatnonzero(forward >= 0)
+        found = np.where(forward >= 0, forward, np.arange(len(forward)))
+        if len(rows) and len(self.frames):
+            engine = nearest(self.op_nest.parent, self.where(self.ops, "autograd::engine::evaluate_function"))
+            frame = self.frame_at(self.ops["thread"][rows], self.ops["start"][rows])
+            user = np.where(frame >= 0, self.user_frame[np.maximum(frame, 0)], NONE)
+            begun = self.frames["start"][np.maximum(user, 0)] >= self.ops["start"][np.maximum(engine[rows], 0)]
+            own = rows[(user >= 0) & (engine[rows] >= 0) & begun]
+            found[own] = own
+        return found
+
     # -- Python ---------------------------------------------------------------
 
     @cached_property
@@ -240,14 +259,13 @@ class RankTrace:
     def user_frame_of_ops(self, ops: Rows) -> Rows:
         """Row of the user's frame from which each operator (by row, -1 for none) was called, or -1.
 
-        Operators of the backward pass belong to the frame of their forward operator; those
-        that have none (the engine's own, accumulation) to the call of backward.
+        Operators of the backward pass belong to the frame of their forward operator, but for those that
+        Python of the user's calls in it; those that have none (the engine's own, accumulation) to the call of backward.
         """
         known = np.maximum(ops, 0)
         if not len(self.ops) or not len(self.frames):
             return np.full(len(ops), NONE, np.int64)
-        forward = self.forward_of[known]
-        at = np.where(forward >= 0, forward, known)
+        at = self._asked_for[known]
         frame = self.frame_at(self.ops["thread"][at], self.ops["start"][at])
         user = np.where(frame >= 0, self.user_frame[np.maximum(frame, 0)], NONE)
         lost = np.flatnonzero((user < 0) & (ops >= 0))
@@ -275,8 +293,7 @@ class RankTrace:
         known = np.maximum(ops, 0)
         if not len(self.ops):
             return np.full(len(ops), NONE, np.int64)
-        forward = self.forward_of[known]
-        start = self.ops["start"][np.where(forward >= 0, forward, known)]
+        start = self.ops["start"][self._asked_for[known]]
         return np.where(ops >= 0, start, NONE)
 
     def times_of_calls(self, calls: Rows, ops: Rows | None = None) -> Rows:
