@@ -46,8 +46,9 @@ def learn(steps, begin, end):
         loss = (
             net(x)
             .square()  # aten::square
-            .mean()
-        )  # aten::mean
+            .mean()  # aten::mean
+            * 1.0
+        )
         opt.zero_grad()
         loss.backward()
         opt.step()  # aten::add_
