@@ -61,10 +61,12 @@ class NcuRules(Table[NcuRule]):
     def __init__(self) -> None:
         super().__init__()
         self._launches: list[Launch] = []
+        self._seen = False
 
     def add(self, record: Any) -> None:
         """Keep a launch until all are there."""
         self._launches.append(record)
+        self._seen = True
 
     def finish(self) -> None:
         """One row a message of each launch; of a launch told twice, those of one telling."""
@@ -95,7 +97,7 @@ class NcuRules(Table[NcuRule]):
 
     def covered(self, formats: frozenset[str]) -> bool:
         """Whether a report was read; a job's log counts if a page stands in it."""
-        return super().covered(formats) or bool(self.rows)
+        return super().covered(formats) or self._seen
 
     def of(self, seq: int) -> list[NcuRule]:
         """The messages about the launch with that `seq`."""
