@@ -57,6 +57,13 @@ CATALOGUE: Final[dict[str, Kind]] = {
         DATA_LOSS, "recorder", "entries of a flight-recorder dump lack what they need, or are too many"
     ),
     "flight/no-rank": Kind(NOTICE, "recorder", "neither name nor content says whose flight-recorder dump it is"),
+    "snapshot/cut": Kind(
+        DATA_LOSS, "recorder", "a memory snapshot is cut or damaged; what stands before that was read"
+    ),
+    "snapshot/large": Kind(
+        DATA_LOSS, "reader", "a memory snapshot is too large to be read to its end; live blocks stand first"
+    ),
+    "snapshot/none": Kind(NOTICE, "recorder", "it has keys of a memory snapshot, but is none"),
     "flight/no-dump": Kind(NOTICE, "recorder", "it has keys of a flight-recorder dump, but is none"),
     "engine/cut": Kind(DATA_LOSS, "recorder", "a file of TensorRT ends too early; what stands before was read"),
     "engine/damaged": Kind(DATA_LOSS, "recorder", "entries of a file of TensorRT cannot be read and were left out"),
