@@ -274,7 +274,8 @@ class Book:
     def __init__(self, records: Iterable[Told]) -> None:
         self._told: dict[Writer, list[Told]] = {}
         self.codes: list[GeneratedCode] = []
-        for record in sorted(records, key=lambda r: r.seq):
+        # What was postponed is read with all that it holds: names of files, too, that a structured log numbers.
+        for record in sorted((r for r in records if isinstance(r, Told)), key=lambda r: r.seq):
             self._told.setdefault(writer_of(record), []).append(record)
             if isinstance(record, GeneratedCode):
                 self.codes.append(record)
