@@ -57,6 +57,7 @@ class Blocks:
     def __init__(self, name: str, first_seq: int) -> None:
         self.name, self.seq = name, first_seq
         self.kept: list[_Block] = []
+        self._layers: dict[bytes, list[_Block]] | None = None  # by name, made when the first is asked for
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -66,8 +67,11 @@ class Blocks:
 
     def of_layer(self, layer: str) -> list[TrtTactic]:
         """The rows of one layer."""
-        start = layer.encode() + b" ("
-        return [self._row(b) for b in self.kept if b.first.startswith(start)]
+        if self._layers is None:
+            self._layers = {}
+            for b in self.kept:
+                self._layers.setdefault(b.first[: b.first.rfind(b" (")], []).append(b)
+        return [self._row(b) for b in self._layers.get(layer.encode("utf-8", "replace"), ())]
 
     def _row(self, b: _Block) -> TrtTactic:
         layer, runner = layer_of(b.first)
@@ -100,7 +104,8 @@ class Timings:
         self._combination = 0  # the first block of the combination of formats at hand
         self._times = 0
         self.blocks = Blocks(name, first_seq)
-        self.reformats: dict[bytes, float] = {}  # "A -> B" -> milliseconds
+        self.reformats: dict[bytes, bytes] = {}  # "A -> B" -> milliseconds, as printed
+        self._by_formats: dict[bytes, bytes] | None = None
         self.timed: dict[int, list[int]] = {}  # build -> runners timed, reformats among them
 
     def feed(self, chunk: bytes, start: int, line: int, begun: Sequence[int]) -> None:
@@ -117,10 +122,19 @@ class Timings:
         at += len(pieces[0])
         number += pieces[0].count(b"\n")
         build = max(0, sum(b <= at for b in begun) - 1)
+        following = begun[build + 1] if build + 1 < len(begun) else 1 << 62
+        counted = self.timed.setdefault(build, [0, 0])
         for piece in pieces[1:-1]:
-            while build + 1 < len(begun) and begun[build + 1] <= at:
-                build += 1
-            self._piece(piece, at, number + 1, build)
+            if at >= following:
+                build = sum(b <= at for b in begun) - 1
+                following = begun[build + 1] if build + 1 < len(begun) else 1 << 62
+                counted = self.timed.setdefault(build, [0, 0])
+            counted[0] += 1
+            if self._formats[:8] == b"Reformat":
+                counted[1] += 1
+                self._reformat(piece)
+            else:
+                self._runner(piece, at, number + 1, build)
             at += len(CUT) + len(piece)
             number += piece.count(b"\n")
         last = pieces[-1]
@@ -137,24 +151,40 @@ class Timings:
             self._rest = b""
 
     def _piece(self, piece: bytes, at: int, line: int, build: int) -> None:
-        counted = self.timed.get(build)
-        if counted is None:
-            counted = self.timed[build] = [0, 0]
+        counted = self.timed.setdefault(build, [0, 0])
         counted[0] += 1
-        told = piece.find(b"Fastest Tactic: ")
         if self._formats.startswith(b"Reformat"):
             counted[1] += 1
-            if told >= 0 and len(self.reformats) < MAX_BLOCKS:
-                value = _number(piece[piece.find(b"ime: ", told) + 5 : piece.find(b"\n", told)])
-                if value is not None:
-                    self.reformats[self._formats] = value
-        elif len(self.blocks.kept) < MAX_BLOCKS:
-            self._runner(piece, told, at, line, build)
+            self._reformat(piece)
+        else:
+            self._runner(piece, at, line, build)
+
+    def _reformat(self, piece: bytes) -> None:
+        """Keeps the time of a pair of formats; the most frequent of all, so with few searches."""
+        told = piece.find(b"Fastest Tactic: ")
+        if told < 0:
+            self._tail(piece)
+            return
+        time = piece.find(b"ime: ", told) + 5
+        if len(self.reformats) < MAX_BLOCKS:
+            self.reformats[self._formats] = piece[time : piece.find(b"\n", time)]
+        at = piece.find(b"Autotuning ", time)
+        if at >= 0:
+            if piece.find(b"Autotuning ", at + 1) >= 0:  # pairs that need no timing
+                at = piece.rfind(b"Autotuning ")
+            end = piece.find(b"\n", at)
+            self._formats = piece[at + 11 : end if end >= 0 else len(piece)]
+            self._combination = len(self.blocks.kept)
+
+    def _runner(self, piece: bytes, at: int, line: int, build: int) -> None:
+        told = piece.find(b"Fastest Tactic: ")
+        if len(self.blocks.kept) < MAX_BLOCKS:
+            self._keep(piece, told, at, line, build)
         elif self._issues is not None:
             self._issues.add("tensorrt/many-tactics", self._name, unit="runners")
         self._tail(piece[told:] if told >= 0 else piece)
 
-    def _runner(self, piece: bytes, told: int, at: int, line: int, build: int) -> None:
+    def _keep(self, piece: bytes, told: int, at: int, line: int, build: int) -> None:
         end = piece.find(b"\n")
         first = piece[:end] if end >= 0 else piece
         found = _TIME.findall(piece, 0, told if told >= 0 else len(piece))
@@ -197,9 +227,10 @@ class Timings:
 
     def reformat_ms(self, source: str, target: str) -> float | None:
         """The time of a reformat between two formats, or None."""
-        if not isinstance(getattr(self, "_by_formats", None), dict):
+        if self._by_formats is None:
             self._by_formats = {k[8:].strip(b": *\r"): v for k, v in self.reformats.items()}
-        return self._by_formats.get(f"{source} -> {target}".encode())
+        told = self._by_formats.get(f"{source} -> {target}".encode())
+        return None if told is None else _number(told)
 
 
 def layer_of(first: bytes) -> tuple[str, str]:
