@@ -79,7 +79,7 @@ def _plain(scopes: Iterable[str]) -> tuple[str, ...]:
 
 def without_call(part: str) -> tuple[str, int] | None:
     """`qkv_1` as the second call of `qkv`; None of a name without number."""
-    m = re.fullmatch(r"(.*[^_\d])_(\d+)", part)
+    m = re.fullmatch(r"(.*[^_])_(\d+)", part)
     return (m[1], int(m[2])) if m else None
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_LENGTH: Final = 1_000  # strides of dynamic shapes are expressions; longer ones are kept as text
 GRAMMAR: Final = r"""
 start: TYPE "(" [stride ("," stride)*] ")"                      -> strided
-    | [KIND] (wide | padded | lastly | planar | linear) rest*   -> described
+    | (wide | padded | lastly | planar | linear) rest*   -> described
 stride: extent [":" INT]
 extent: INT | SYMBOL | "(" operator extent+ ")"
 operator: OPERATOR
@@ -39,7 +39,6 @@ rest: "(" ENUM ")"                                              -> enum
     | "where"i CONDITION                                        -> condition
     | ("with"i | "and"i "has"i) INT "spatial"i "dimensions"i    -> spatial
 
-KIND: "(" /[A-Za-z]+/ ")"
 TYPE.3: /(?:float|half|bfloat16|uint8|int(?:8|32|64|4)|bool|fp(?:32|16|8|4)|bf16|fp8e4m3|fp4e2m1|e8m0|complex64)\b/i
 WORD.2: /(?:two|four|eight|sixteen|thirty-two|sixty-four|\d+)\b/i
 ENUM: /k[A-Z0-9_]+/
@@ -61,6 +60,8 @@ _TYPE: Final = re.compile(
 )
 _DYNAMIC: Final = re.compile(r"(?:N/A|not available) due to dynamic shapes", re.I)
 _PLAIN: Final = re.compile(r"(?P<type>[A-Za-z][A-Za-z0-9]*)\((?P<strides>[\d,:]*)\)")
+_KIND: Final = re.compile(r"\((?P<kind>[A-Za-z][\w/]*)\) ")  # what 10.x and later put before the words
+_KINDS: Final = {"Linear": "CHW", "NHWC": "HWC", "NDHWC": "DHWC", "Transposed": "transposed", "Arbitrary": "strided"}
 _DLA: Final = re.compile(r"\bDLA\b|column stride")
 
 
@@ -68,8 +69,8 @@ class TensorFormat(Struct, frozen=True):
     """A tensor's type and layout.
 
     `dtype`: fp32, fp16, bf16, int8, int32, int64, int4, uint8, bool, fp8, fp4, e8m0, complex64, "" where untold.
-    `layout`: CHW, CHW2, CHW4, CHW16, CHW32, HWC, HWC8, HWC16, DHWC8, CDHW32, DLA..., "dynamic" where it depends
-    on the shape, "" where it was not understood. `pack`: channels held together or padded to (1: none). `strides`: as
+    `layout`: CHW, CHW2, CHW4, CHW16, CHW32, HWC, HWC8, HWC16, DHWC8, CDHW32, DLA..., transposed, strided (Myelin's),
+    "dynamic" where it depends on the shape, "" where it was not understood. `pack`: channels held together or padded to (1: none). `strides`: as
     printed, outermost first, without vectors' sizes.
     """
 
@@ -95,6 +96,8 @@ def parse(text: str, dtype: str = "") -> TensorFormat:
     """What `text` says; `dtype` is the type that stands beside the format in newer JSON."""
     raw = text.strip()
     known = dtype_of(dtype)
+    if (headed := _KIND.match(raw)) is not None:
+        return _headed(raw, headed, dtype)
     if (m := _PLAIN.fullmatch(raw)) is not None and dtype_of(m["type"]):  # by far the most in a log
         pairs = [part.partition(":") for part in m["strides"].split(",")] if m["strides"] else []
         return _strided(raw, dtype_of(m["type"]), [(a, int(b or 1)) for a, _, b in pairs])
@@ -110,6 +113,17 @@ def parse(text: str, dtype: str = "") -> TensorFormat:
         return _read(raw, grammar().parse(raw), known)
     except (LarkError, RecursionError, ValueError):
         return fallback
+
+
+def _headed(raw: str, headed: re.Match[str], dtype: str) -> TensorFormat:
+    """`(NHWC) Channel major format`: what the words do not tell, the head does."""
+    told = parse(raw[headed.end() :], dtype)
+    kind = headed["kind"]
+    vector = re.fullmatch(r"NC/(\d+)D?HW\d+", kind)
+    layout = told.layout or (f"CHW{vector[1]}" if vector else _KINDS.get(kind, ""))
+    return TensorFormat(
+        raw, told.dtype or dtype_of(dtype), layout, int(vector[1]) if vector else told.pack, told.strides
+    )
 
 
 @cache

@@ -21,7 +21,7 @@ from necropsy_parsers.tensorrt.records import EngineLayer, EngineTensor, nodes_o
 _LINE: Final = re.compile(r"Layer\((?P<type>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>\S+?),(?: (?P<tensors>.*))?$")
 _TENSOR: Final = re.compile(r"(?P<name>\S.*?) ?[(\[](?P<type>[A-Z]\w*)[(\[](?P<dims>[^\])]*)[\])][)\]](?:, |$)")
 _NAME: Final = re.compile(r"Name: (?P<name>.*?), LayerType: (?P<type>\w*)(?:, |$)")
-_LIST: Final = re.compile(r"(?:^|, )(?P<what>Inputs|Outputs|Constants): \[(?P<items>.*?)\](?=, [A-Z]\w+: |$)")
+_LIST: Final = re.compile(r"(?:^|, )(?P<what>Inputs|Outputs|Constants): \[(?P<items>(?=\])|.*?\}(?=\]))")
 _ITEM: Final = re.compile(
     r"\{ Name: (?P<name>.*?)(?P<rest>, (?:Location|Dimensions|Strides|Datatype|Format)\b.*?) ?\}(?:, |$)"
 )

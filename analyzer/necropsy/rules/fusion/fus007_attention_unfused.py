@@ -38,7 +38,8 @@ from necropsy.evidence._trt_engines import EngineView
 from necropsy.evidence.onnx_nodes import OnnxNodes
 from necropsy.evidence.sources import Sources
 from necropsy.evidence.trt_layers import TrtLayers
-from necropsy.finding import Finding, Fix, Severity
+from necropsy.finding import MAX_PLACES, Finding, Fix, Place, Severity
+from necropsy.provenance.engine_layers import LayerPlaces
 from necropsy.rule import rule
 from necropsy.rules.tensorrt._claims import about_layers, of_engine, time_of, type_name
 from necropsy.rules.tensorrt._products import is_product
@@ -73,9 +74,10 @@ def check(trt_layers: TrtLayers, onnx_nodes: OnnxNodes | None, sources: Sources,
             places,
             [first, *(i for i in found if i != first)] if share is None else found,
             f"{run} as separate products and softmax{' in ' + type_name('fp32') if full else ''} "
-            f"({places.shown(view.layers[first].layer)}{' first' if len(blocks) > 1 else ''}), so that the scores "
+            f"({_softmax(view, first, places)}{' first' if len(blocks) > 1 else ''}), so that the scores "
             f"travel through memory{': ' + spent if spent else ''}.",
             Severity.WARNING if share is not None and share >= t.share else Severity.NOTE,
+            code=_places(view, [b[1] for b in blocks], places),
             fixes=(
                 *(
                     (Fix("Build in FP16 or BF16: fused attention kernels do not exist in FP32", "config"),)
@@ -85,6 +87,18 @@ def check(trt_layers: TrtLayers, onnx_nodes: OnnxNodes | None, sources: Sources,
                 Fix("Export `scaled_dot_product_attention` with a recent opset, without casts in between", "code"),
             ),
         )
+
+
+def _places(view: EngineView, softmaxes: list[int], places: LayerPlaces) -> tuple[Place, ...]:
+    """Where the softmaxes stand, each line once."""
+    names = [n for i in softmaxes for n in view.layers[i].layer.nodes if _SOFTMAX.search(n)]
+    return tuple(dict.fromkeys(p for n in names for p in places.of_node(n)))[:MAX_PLACES]
+
+
+def _softmax(view: EngineView, index: int, places: LayerPlaces) -> str:
+    """The softmax by its node's name, where the layer holds others besides."""
+    layer = view.layers[index].layer
+    return next((n for n in layer.nodes if _SOFTMAX.search(n)), "") or places.shown(layer)
 
 
 def _block(view: EngineView, index: int) -> list[int]:

@@ -14,7 +14,7 @@ MULTIPLE = {"int8": 16, "fp8": 16, "int4": 32, "fp4": 32, "fp16": 8, "bf16": 8}
 def misaligned(view: EngineView, waste: float, *, quantized: bool) -> list[tuple[int, int, int]]:
     """(layer, odd size, multiple) of products in half or in quantized precision.
 
-    Few input channels at the border pass (there are kernels for images), and sizes of which padding is a small part.
+    Up to 4 input channels pass (images, for which there are kernels), and sizes of which padding is a small part.
     """
     found = []
     for index, timed in enumerate(view.layers):
@@ -24,29 +24,11 @@ def misaligned(view: EngineView, waste: float, *, quantized: bool) -> list[tuple
         if not multiple or (dtype in QUANTIZED) != quantized or not is_product(layer) or depthwise(layer):
             continue
         inward, outward = channels(layer)
-        image = 0 < inward <= 4 and reads_input(view, index)
+        image = 0 < inward <= 4
         odd = [c for c in ((outward,) if image else (inward, outward)) if wasted(c, multiple) >= waste]
         if odd and not _scalar(layer, odd):
             found.append((index, max(odd, key=lambda c: wasted(c, multiple)), multiple))
     return found
-
-
-def reads_input(view: EngineView, index: int) -> bool:
-    """Whether a layer takes the network's input, directly or through layers that only move or convert it."""
-    border = view.network_tensors
-    seen, queue = set[int](), [index]
-    while queue:
-        at = queue.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        layer = view.layers[at].layer
-        if at != index and not layer.moves:
-            continue
-        if any(t.name in border for t in layer.inputs) or (layer.inputs and not view.writers[at]):
-            return True
-        queue += view.writers[at]
-    return False
 
 
 def _scalar(layer: EngineLayer, odd: list[int]) -> bool:

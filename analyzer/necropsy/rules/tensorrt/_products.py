@@ -9,9 +9,12 @@ from necropsy_parsers.grammars import layer_name
 from necropsy_parsers.tensorrt.records import EngineLayer
 
 _KINDS: Final = frozenset(
-    "convolution deconvolution matrixmultiply fullyconnected gemm matmul caskgemm convactpool conv fc".split()
+    """
+    convolution deconvolution correlation convactpool conv fc gemm caskgemm matmul matrixmultiply fullyconnected
+    """.split()
 )
-_TYPES: Final = re.compile(r"(?:conv|gemm|matrix_?multiply|matmul|fullyconnected|deconv)", re.I)
+_TYPES: Final = re.compile(r"conv|correlation|gemm|matrix_?multiply|matmul|fully_?connected", re.I)
+_FUSED: Final = frozenset({"Fc", "Conv", "Gemm", "Matm", "Corr"})  # as Myelin shortens them in names of fused layers
 # Kernels that run on Tensor Cores, and such that cannot: by the names of CUTLASS, cuDNN, cuBLAS and TensorRT's own.
 _ON: Final = re.compile(
     r"[hiqdu]mma|gmma|tensorop|_tensor\d+x|(?<![a-z])[hisq]?(?:884|1688|16816|16832|8816)|_i88|nvjet|gemm_mha|_fmha|tcgen05|utcmma",
@@ -30,12 +33,16 @@ def is_product(layer: EngineLayer) -> bool:
     kind = layer.shape.kind.lower()
     if kind in _KINDS:
         return True
-    return bool(layer.type) and _TYPES.search(layer.type) is not None and kind in ("", "kgen")
+    if layer.type.endswith("fusion"):
+        return bool(_FUSED & set(layer_name.myelin_operations(layer.name)))
+    return bool(layer.type) and _TYPES.search(layer.type) is not None and not kind
 
 
 def depthwise(layer: EngineLayer) -> bool:
     """Whether each channel is convolved alone: such work has no use for Tensor Cores."""
     alone = layer.shape.groups > 1 and layer.shape.groups == layer.shape.out_channels
+    for weights in layer.constants[:1]:  # Myelin tells no groups, but the weights' dimensions
+        alone = alone or (spatial(layer) and len(weights.dims) >= 4 and weights.dims[1] == 1 and weights.dims[0] > 1)
     return alone or "Depthwise" in layer.type
 
 
@@ -47,12 +54,17 @@ def tensor_cores(layer: EngineLayer) -> bool | None:
     return True if _ON.search(tactic) else None
 
 
+def spatial(layer: EngineLayer) -> bool:
+    """Whether the layer is a convolution, whose channels are the second dimension."""
+    return bool(layer.shape.kernel) or "onv" in layer.type or layer.type == "correlation"
+
+
 def channels(layer: EngineLayer) -> tuple[int, int]:
     """Channels in and out of a convolution, or inner and outer size of a product; 0 where untold or dynamic."""
     if not layer.inputs or not layer.outputs:
         return 0, 0
     taken, given = layer.inputs[0].dims, layer.outputs[0].dims
-    if layer.shape.kernel or "onv" in layer.type:
+    if spatial(layer):
         inward = taken[1] if len(taken) >= 3 else 0
         return max(inward, 0), layer.shape.out_channels or (given[1] if len(given) >= 3 and given[1] > 0 else 0)
     inward = taken[-1] if taken else 0
@@ -65,7 +77,7 @@ def rows(layer: EngineLayer) -> int:
     if not layer.outputs or not layer.outputs[0].dims or any(d < 0 for d in layer.outputs[0].dims):
         return 0
     dims = list(layer.outputs[0].dims)
-    if layer.shape.kernel or "onv" in layer.type:
+    if spatial(layer):
         dims[1:2] = []
     else:
         dims = dims[:-1]
