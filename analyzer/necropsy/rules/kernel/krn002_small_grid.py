@@ -19,9 +19,10 @@ How to fix
     neighbours (`torch.compile`), or let others run beside it (streams, CUDA graphs).
 
 Limits
-    Of the multiprocessors, not of what each block does in its time. Kernels of less than a microsecond
-    in all, and less than `share` of what was profiled, are passed over. A grid below one wave that
-    keeps memory or arithmetic above 60% of their peaks is no loss.
+    Of the multiprocessors, not of what each block does in its time. What is lost is the part of the
+    GPU that is idle while the kernel runs, times the kernel's part of the profiled time: below
+    `loss` it stays a note. Kernels below `share` of that time are passed over, as are grids that keep
+    memory or arithmetic above 60% of their peaks or all but a tenth of the multiprocessors at work.
 
 References
     - https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#metrics-reference
@@ -45,6 +46,7 @@ from necropsy.ncu.groups import Group, groups
 from necropsy.ncu.lines import places
 from necropsy.rule import Judged, lacking, rule
 from necropsy.trace.claim import ms, part
+from necropsy.trace.kernelnames import is_convolution
 
 _WAVES: Final = "launch__waves_per_multiprocessor"
 _TOLD: Final = ("small grid", "grid is too small", "grid for this launch is configured to execute only")
@@ -54,13 +56,15 @@ _MATH: Final = ("gemm", "xmma", "nvjet", "cutlass", "Kernel2", "cudnn", "splitKr
 class Thresholds(Struct, frozen=True):
     """`waves` of blocks below which a grid is small, `busy`: percent of a peak from which it is no loss; both NVIDIA's.
 
-    `share` of the profiled time below which a kernel is passed over; from `warn` on it is a warning.
+    `share` of the profiled time below which a kernel is passed over; `idle`: part of the GPU without work from which it
+    counts; `loss`: idle part times share from which it is a warning.
     """
 
     waves: float = 1.0
     busy: float = 60.0
     share: float = 0.001
-    warn: float = 0.02
+    idle: float = 0.1
+    loss: float = 0.02
 
 
 @rule("KRN002", "small-grid", Severity.WARNING, settings=Thresholds)
@@ -76,6 +80,8 @@ def check(
         if not _small(row, t) and not said:
             continue
         if row.workload != "kernel" or _busy(row, t) or (group.share is not None and group.share < t.share):
+            continue
+        if _idle(row) < t.idle:
             continue
         yield _finding(group, said, t, (inductor, traces))
 
@@ -97,6 +103,16 @@ def _busy(row: NcuKernel, t: Thresholds) -> bool:
     return any((row.pct(unit) or 0.0) >= t.busy for unit in ("sm", "gpu__compute_memory"))
 
 
+def _idle(row: NcuKernel) -> float:
+    """Part of the GPU without work while the kernel runs: measured, else by its blocks (0 to 1)."""
+    if row.active is not None:
+        return 1 - row.active
+    if row.blocks is not None and row.sms:
+        return max(0.0, 1 - row.blocks / row.sms)
+    waves = row.value(_WAVES)
+    return 1 - min(1.0, waves) if waves is not None else 1.0
+
+
 def _finding(
     group: Group, said: list[NcuRule], t: Thresholds, beside: tuple[InductorKernels | None, Traces | None]
 ) -> Finding:
@@ -108,12 +124,13 @@ def _finding(
     idle = f"{part(1 - active)} of the GPU" if active is not None else "part of the GPU"
     time = f" for {ms(group.ns)}" if group.ns is not None else ""
     share = f", {part(group.share)} of the profiled time" if group.share is not None and group.share < 0.995 else ""
-    worth = group.share is None or group.share >= t.warn
+    worth = group.share is None or group.share * _idle(row) >= t.loss
     gains = [r.global_gain for r in said if r.global_gain is not None]
     return about(
         group,
         f"Small grid: {kernel_name(group)} runs {size}{of}{full}, so that {idle} is idle{time}{share}.",
         Severity.WARNING if worth else Severity.NOTE,
+        gain=_idle(row),
         places=places(group, *beside),
         confidence=Confidence.CERTAIN if said or waves is not None or active is not None else Confidence.LIKELY,
         facts=({} if waves is None else {"waves per multiprocessor": round(waves, 3)})
@@ -125,6 +142,8 @@ def _finding(
 
 
 def _fixes(row: NcuKernel) -> tuple[Fix, ...]:
+    if is_convolution(row.kernel):
+        return (Fix("Convolve a larger batch at once, so that the grid fills the GPU", "code"),)
     if any(word in row.kernel for word in _MATH):
         return (
             Fix("Batch small products: one `torch.bmm`, or a larger batch, instead of many small calls", "code"),
