@@ -102,11 +102,13 @@ def test_a_manifest_is_read(root: Path) -> None:
     assert notes.facts.iloc[2]["steps"] == "4"
 
 
+@pytest.mark.parametrize("printed", ["", "step 1 loss 0.3\nstep 2 loss 0.2\n"])
 @pytest.mark.parametrize(("status", "rule"), [(137, "CRS014"), (143, "CRS005"), (0, "")])
-def test_how_the_job_ended_is_told(tmp_path: Path, status: int, rule: str) -> None:
+def test_how_the_job_ended_is_told(tmp_path: Path, status: int, rule: str, printed: str) -> None:
     data = {"schema": "necropsy-capture/1", "command": ["x"], "passes": [{"name": "job", "status": status}]}
     (tmp_path / "manifest.json").write_text(json.dumps(data, indent=1))
-    (tmp_path / "output.log").write_text("step 1 loss 0.3\nstep 2 loss 0.2\n")
+    if printed:
+        (tmp_path / "output.log").write_text(printed)
     assert [f.rule for f in api.analyze(str(tmp_path)).findings] == ([rule] if rule else [])
 
 
@@ -122,4 +124,4 @@ def test_how_the_job_ended_is_told(tmp_path: Path, status: int, rule: str) -> No
 def test_a_damaged_manifest_is_no_fault(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     report = api.analyze(str(tmp_path))
-    assert [i.format for i in report.inputs] == ["capture_run"]
+    assert [i.format for i in report.inputs] == ["capture_process" if "process" in text else "capture_run"]

@@ -38,7 +38,8 @@ class Table(Generic[R]):
     row: ClassVar[type[Any]]
     columns: ClassVar[dict[str, str]]
     accepts: ClassVar[tuple[type[Record], ...]] = ()
-    formats: ClassVar[tuple[str, ...]] = ("log", "elastic_error_file")
+    # A run folder of `necropsy capture` holds all that the job printed, which may be nothing.
+    formats: ClassVar[tuple[str, ...]] = ("log", "elastic_error_file", "capture_run")
     supply: ClassVar[str] = "the job's log (stdout and stderr)"
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from necropsy_parsers.formats.capture_run import CollectorNote
+from necropsy_parsers.formats.capture_process import CollectorNote
 
 from necropsy.evidence._records import COMMON, RecordTable
 
@@ -15,7 +15,7 @@ class CollectorNotes(RecordTable[CollectorNote]):
     name = "collector_notes"
     row = CollectorNote
     accepts = (CollectorNote,)
-    formats = ("capture_run",)
+    formats = ("capture_process",)
     supply = "the run folder of `necropsy capture`"
     columns: ClassVar[dict[str, str]] = {
         **COMMON,

@@ -1,0 +1,1 @@
+"""Files that `necropsy capture` writes."""
