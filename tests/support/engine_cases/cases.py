@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from tests.support.engine_cases.build import Layer, T, conv, engine, engine11, other, profile, reformat, summary
@@ -266,6 +267,18 @@ def totals() -> Iterator[EngineCase]:
     yield EngineCase("TRT030/silent-twice", same, silent("TRT030"), "the same build twice")
 
 
+def names() -> Iterator[EngineCase]:
+    """TRT037."""
+    bare = {"Layers": [x.name for x in half_start()], "Bindings": IO}
+    yield EngineCase(
+        "TRT037/fires-names",
+        {"layers.json": json.dumps(bare) + "\n"},
+        fires("TRT037", "note", "names of the 3 layers", "profilingVerbosity=detailed"),
+        "an engine built with the default verbosity",
+    )
+    yield EngineCase("TRT037/silent-detailed", timed(half_start()), silent("TRT037"), "the same engine in detail")
+
+
 def fusions() -> Iterator[EngineCase]:
     """FUS007, FUS008, FUS009 (engines)."""
     tokens, hidden = [T("tokens", "fp32", (4, 128, 256))], [T("hidden", "fp32", (4, 128, 256))]
@@ -334,5 +347,5 @@ def exports() -> Iterator[EngineCase]:
 
 def all_cases() -> list[EngineCase]:
     """Every case."""
-    groups = (products, moves, totals, quantization, caches, fusions, exports)
+    groups = (products, moves, totals, quantization, caches, fusions, exports, names)
     return [case for group in groups for case in group()]
