@@ -13,10 +13,11 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor
 
 from necropsy.finding import Fact, Finding, Place, Role, Severity
+from necropsy.render import View, markdown, text
 from necropsy.render.pages import rule_page
-from necropsy.render.parts import outline, words
+from necropsy.render.parts import outline, steps, words
 from necropsy.render.parts.printable import printable
-from necropsy.report import NotEvaluated, Report
+from necropsy.report import LineTime, NotEvaluated, Report, StepSummary
 
 PROJECT = "/home/trainer/projects/vision"
 CRASH = Finding(
@@ -137,3 +138,14 @@ def test_findings_that_differ_by_rank_fold_into_one() -> None:
 def test_headings_are_found_however_they_are_written() -> None:
     for text in ("Limits\n------\nNone.", "## Limits\n\nNone.", "Limits:\nNone.", "Limits\nNone.", "Limits\n    None."):
         assert rule_page.sections(f"Title.\n\n{text}") == "Title.\n\n## Limits\n\nNone."
+
+
+def test_lines_of_compiled_kernels_are_told_a_step_by_their_share_of_computing() -> None:
+    lines = tuple(LineTime("net.py", n, "forward", "x = x + 1", ns) for n, ns in ((3, 400), (9, 100), (12, 1)))
+    row = StepSummary("t.json", 0, "GPU", 2, "annotation", 1, 2, 4000, {"compute": 1000, "idle": 3000}, lines=lines)
+    assert [(r.place.line, r.ns, r.share) for r in steps.lines(row)] == [(3, 200, 0.4), (9, 50, 0.1)]
+    assert steps.lines_title(row) == "Kernels that torch.compile made or calls, by line (50% of computing)"
+    for shown in (text.render(Report("0", steps=[row]), View()), markdown.render(Report("0", steps=[row]), View())):
+        assert "net.py:3" in shown
+        assert "40.0%" in shown
+        assert "net.py:12" not in shown  # a thousandth of the time

@@ -46,6 +46,16 @@ class Run(Struct, frozen=True):
     last: str = ""
 
 
+class LineTime(Struct, frozen=True):
+    """A line of the program and the GPU's nanoseconds in kernels that torch.compile made of it."""
+
+    file: str
+    line: int | None
+    function: str
+    text: str
+    ns: int
+
+
 class StepSummary(Struct, frozen=True):
     """Where the judged steps of one trace went; `buckets` (name -> ns) add up to `ns`, their wall time.
 
@@ -54,7 +64,8 @@ class StepSummary(Struct, frozen=True):
     idle time cannot be told. Of `lost_ns`, in which the device did not compute, findings
     above a note name `named_ns`. `behind` says that the device ran behind the host, and
     that its own steps are told: from the end of what earlier ones submitted to the end of
-    what this one did.
+    what this one did. `lines` tell the time of torch.compile's kernels by line, the heaviest
+    first, where generated code of the run is at hand.
     """
 
     input: str
@@ -70,6 +81,7 @@ class StepSummary(Struct, frozen=True):
     lost_ns: int = 0
     named_ns: int = 0
     behind: bool = False
+    lines: tuple[LineTime, ...] = ()
 
 
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]

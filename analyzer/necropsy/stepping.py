@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from necropsy.evidence import Evidence
+from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Severity
-from necropsy.report import StepSummary
+from necropsy.report import LineTime, StepSummary
 
 if TYPE_CHECKING:
     from necropsy.trace.profile import Profile
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _OF_COMPUTE: Final = ("FUS", "KRN", "MEM001", "MEM012", "MEM013")
 # Their cost is the time of the ranks that wait, not of the rank that is named.
 _OF_OTHERS: Final = ("DST007", "DST008", "DST013")
-
+MOST_LINES: Final = 50  # of one trace
 
 _OF_CPU: Final = {"dispatching": "operators"}
 
@@ -27,10 +28,12 @@ def stepping(evidence: Evidence, findings: Sequence[Finding]) -> list[StepSummar
     traces = evidence.get(Traces)
     if not traces.traces:
         return []
-    return [_summary(p, findings) for p in traces.profiles if p.judged and (p.steps.how != "window" or not p.cpu_only)]
+    told = [p for p in traces.profiles if p.judged and (p.steps.how != "window" or not p.cpu_only)]
+    kernels = evidence.get(InductorKernels)
+    return [_summary(p, findings, kernels) for p in told]
 
 
-def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
+def _summary(p: Profile, findings: Sequence[Finding], kernels: InductorKernels) -> StepSummary:
     from necropsy.trace.partition import partition_of
 
     behind = p.pace is not p.steps
@@ -56,7 +59,18 @@ def _summary(p: Profile, findings: Sequence[Finding]) -> StepSummary:
         lost_ns=lost,
         named_ns=min(round(shares * p.pace.total), lost),
         behind=behind,
+        lines=_lines(p, kernels) if not p.cpu_only else (),
     )
+
+
+def _lines(p: Profile, kernels: InductorKernels) -> tuple[LineTime, ...]:
+    """The time of compiled kernels by line of the program."""
+    if not len(kernels):
+        return ()
+    from necropsy.trace.generated import by_line
+
+    shares = by_line(p, kernels).shares[:MOST_LINES]
+    return tuple(LineTime(s.frame.file, s.frame.line, s.frame.function, s.frame.text, round(s.ns)) for s in shares)
 
 
 def _lost_in(p: Profile, f: Finding) -> bool:

@@ -73,6 +73,14 @@ class Page:
         self.block("\n".join([head, "", "| a step | time | share |", "| --- | ---: | ---: |", *rows]))
         if told := steps.named(row):
             self.block(prose(told))
+        if found := steps.lines(row):
+            cells = [
+                f"| {span(words.place(self.view.local(r.place), self.view.base))} | {steps.milliseconds(r.ns)} "
+                f"| {r.share:.1%} |"
+                for r in found
+            ]
+            head = f"### {prose(steps.lines_title(row))}"
+            self.block("\n".join([head, "", "| a step | time | share |", "| --- | ---: | ---: |", *cells]))
 
     def finding(self, finding: Finding) -> None:
         """A finding in full."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from necropsy.finding import Finding, Fix, Place
 from necropsy.render import View
 from necropsy.render.parts import outline, steps, words
-from necropsy.report import Report, short_path
+from necropsy.report import Report, StepSummary, short_path
 
 if TYPE_CHECKING:
     from necropsy.render.parts.sheet import Sheet
@@ -276,7 +276,22 @@ def _steps(sheet: Sheet, report: Report) -> None:
             sheet.clipped(f"  {bar.name:<14} ", (filled, "dim"), f" {steps.milliseconds(bar.ns):>9} {bar.share:>6.1%}")
         if told := steps.named(row):
             sheet.para(told, indent=2)
+        _lines(sheet, row)
     _other_ranks(sheet, report)
+
+
+def _lines(sheet: Sheet, row: StepSummary) -> None:
+    """Where in the program compiled kernels spend the GPU's time."""
+    found = steps.lines(row)
+    if not found:
+        return
+    sheet.gap()
+    sheet.para((steps.lines_title(row), "head"))
+    spots = [words.place(replace(sheet.view.local(r.place), function=""), sheet.view.base, 40) for r in found]
+    wide = max(len(spot) for spot in spots)
+    for spot, line in zip(spots, found, strict=True):
+        time = f"{steps.milliseconds(line.ns):>9} {line.share:>6.1%}"
+        sheet.clipped("  ", (spot.ljust(wide), "place"), f" {time}  ", (line.place.text.strip(), "dim"))
 
 
 def _other_ranks(sheet: Sheet, report: Report) -> None:

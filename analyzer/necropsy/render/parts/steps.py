@@ -7,12 +7,25 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy.finding import Place
 from necropsy.report import StepSummary
 
 MOST: Final = 8  # rows of buckets; smaller ones are summed
 RANKS: Final = 6  # ranks shown one by one
 _LEAST: Final = 0.005  # share below which a bucket is summed with others
 _WORTH: Final = 0.05  # lost share below which nothing need be explained
+
+
+LINES: Final = 8  # lines of the program that are listed
+_LEAST_LINE: Final = 0.01  # share of computing below which a line is not listed
+
+
+class Row(Struct, frozen=True):
+    """A line of the program: where, ns of one step in compiled kernels, share of the GPU's computing, its text."""
+
+    place: Place
+    ns: float
+    share: float
 
 
 class Bar(Struct, frozen=True):
@@ -53,6 +66,20 @@ def bars(row: StepSummary) -> list[Bar]:
         name = rest[0].name if len(rest) == 1 else f"{len(rest)} others"
         shown.append(Bar(name, sum(b.ns for b in rest), sum(b.share for b in rest)))
     return shown
+
+
+def lines(row: StepSummary) -> list[Row]:
+    """Where in the program compiled kernels spend the GPU's time, the heaviest lines first."""
+    count, whole = max(row.steps, 1), row.buckets.get("compute", 0) or sum(t.ns for t in row.lines) or 1
+    found = [Row(Place(t.file, t.line, None, t.function, t.text), t.ns / count, t.ns / whole) for t in row.lines]
+    return [r for r in found if r.share >= _LEAST_LINE][:LINES]
+
+
+def lines_title(row: StepSummary) -> str:
+    """`Kernels that torch.compile made, by line (83% of computing)`."""
+    whole = row.buckets.get("compute", 0)
+    share = f" ({min(1.0, sum(t.ns for t in row.lines) / whole):.0%} of computing)" if whole else ""
+    return f"Kernels that torch.compile made or calls, by line{share}"
 
 
 def named(row: StepSummary) -> str:
