@@ -13,7 +13,8 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor
 
 from necropsy.finding import Fact, Finding, Place, Role, Severity
-from necropsy.render import View, markdown, text
+from necropsy.render import View, markdown
+from necropsy.render import text as terminal
 from necropsy.render.pages import rule_page
 from necropsy.render.parts import outline, steps, words
 from necropsy.render.parts.printable import printable
@@ -145,7 +146,7 @@ def test_lines_of_compiled_kernels_are_told_a_step_by_their_share_of_computing()
     row = StepSummary("t.json", 0, "GPU", 2, "annotation", 1, 2, 4000, {"compute": 1000, "idle": 3000}, lines=lines)
     assert [(r.place.line, r.ns, r.share) for r in steps.lines(row)] == [(3, 200, 0.4), (9, 50, 0.1)]
     assert steps.lines_title(row) == "Kernels that torch.compile made or calls, by line (50% of computing)"
-    for shown in (text.render(Report("0", steps=[row]), View()), markdown.render(Report("0", steps=[row]), View())):
+    for shown in (terminal.render(Report("0", steps=[row]), View()), markdown.render(Report("0", steps=[row]), View())):
         assert "net.py:3" in shown
         assert "40.0%" in shown
         assert "net.py:12" not in shown  # a thousandth of the time
