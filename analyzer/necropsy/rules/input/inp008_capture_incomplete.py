@@ -47,7 +47,9 @@ def check(notes: CollectorNotes) -> Iterator[Finding]:
     seen: set[tuple[str, str]] = set()
     for n in notes:
         why = n.facts.get("error") or n.facts.get("why") or n.facts.get("reason") or ""
-        if n.what not in _MISSED or (n.collector, why) in seen or (n.what != "failed" and n.collector in there):
+        if n.what not in _MISSED or not why or (n.collector, why) in seen:
+            continue
+        if n.what != "failed" and n.collector in there:
             continue
         seen.add((n.collector, why))
         who = process_of(n.origin) or f"process {n.pid}"
