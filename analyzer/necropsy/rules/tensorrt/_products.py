@@ -43,7 +43,7 @@ def depthwise(layer: EngineLayer) -> bool:
     alone = layer.shape.groups > 1 and layer.shape.groups == layer.shape.out_channels
     for weights in layer.constants[:1]:  # Myelin tells no groups, but the weights' dimensions
         alone = alone or (spatial(layer) and len(weights.dims) >= 4 and weights.dims[1] == 1 and weights.dims[0] > 1)
-    return alone or "Depthwise" in layer.type
+    return alone or "Depthwise" in layer.type or "depthwise" in layer.tactic.lower()  # logs tell no groups
 
 
 def tensor_cores(layer: EngineLayer) -> bool | None:
