@@ -328,7 +328,15 @@ class TensorrtReader:
                 yield row
         yield from self._others
         yield from (e for e in self._engines if e.layers)
-        yield from self._layers
+        yield from map(self._named, self._layers)
+
+    def _named(self, layer: EngineLayer) -> EngineLayer:
+        """A layer of a list that tells only its tactic's number, with the kernel's name from the tables of tactics."""
+        if layer.detail != "line" or not layer.tactic_value:
+            return layer
+        rows = self._timings.blocks.of_layer(layer.name)
+        name = next((r.fastest_name for r in rows if r.fastest == layer.tactic_value and r.fastest_name), "")
+        return replace(layer, tactic=name) if name else layer
 
 
 _FAILED: Final = frozenset(

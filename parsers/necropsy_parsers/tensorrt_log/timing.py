@@ -26,8 +26,8 @@ from necropsy_parsers.records import Anchor
 from necropsy_parsers.tensorrt_log.records import TrtTactic
 
 CUT: Final = b"Timing Runner: "
-MAX_BLOCKS: Final = 200_000  # runners kept of an input; a build of a large model times some ten thousand
-MAX_TIMES: Final = 64 << 20  # bytes of times kept of an input
+MAX_BLOCKS: Final = 100_000  # runners kept of an input; a build of a large model times some ten thousand
+MAX_TIMES: Final = 16 << 20  # bytes of times kept of an input
 MAX_REST: Final = 1 << 20
 _TIME: Final = re.compile(rb" [Tt]ime:? (\S+)")
 _RESULT: Final = re.compile(r"Fastest Tactic: (\S+) Time: (\S+)")
@@ -103,6 +103,8 @@ class Timings:
         self._formats = b""
         self._combination = 0  # the first block of the combination of formats at hand
         self._times = 0
+        self._short = False  # some request for memory was refused in the chunk at hand
+        self._same: dict[bytes, bytes] = {}  # one object for equal stretches
         self.blocks = Blocks(name, first_seq)
         self.reformats: dict[bytes, bytes] = {}  # "A -> B" -> milliseconds, as printed
         self._by_formats: dict[bytes, bytes] | None = None
@@ -117,6 +119,7 @@ class Timings:
         text = rest + chunk if rest else chunk
         at, number = start - len(rest), line - rest.count(b"\n")
         pieces = text.split(CUT)
+        self._short = b"equested" in text
         self._tail(pieces[0])
         self._rest = b""
         at += len(pieces[0])
@@ -200,10 +203,12 @@ class Timings:
             named = piece.rfind(b"Name: ", 0, where) if where > 0 else -1
             if named > 0 and where - named < 500:
                 name = piece[named + 6 : where].removesuffix(b" Tactic: ")
-            if b"equested" in piece:
+            if self._short and b"equested" in piece:
                 result += b"\n" + b"\n".join(m[0] for m in _SHORT.finditer(piece))
         else:
             result = piece[:2000] if not found else b""
+        same = self._same.setdefault
+        first, name = same(first, first), same(name, name)
         self.blocks.kept.append(_Block(at, line, build, self._formats, first, times, result, name, len(found)))
 
     def _tail(self, text: bytes) -> None:
