@@ -19,7 +19,9 @@ from necropsy_parsers.messages.process_exit import ProcessExit
 from necropsy_parsers.messages.python_warning import PythonWarning
 from necropsy_parsers.messages.thread_stack import ThreadStack
 from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Record
+from necropsy_parsers.tallies import all_tallies
 from necropsy_parsers.text.traceback import Exc, PythonTraceback
+from necropsy_parsers.torch_artifacts import ARTIFACTS, PASSED_OVER
 
 from necropsy.evidence import all_tables
 from necropsy.provenance.frames import primary, user_places
@@ -259,3 +261,9 @@ def test_a_real_segmentation_fault_is_read(wrapping: Wrapping) -> None:
         Frame("<string>", 3, "gather"),
     )
     assert differences_of_origin(stack, wrapping) == {}
+
+
+def test_what_nobody_reads_of_the_compilers_log_has_a_reason() -> None:
+    read_ones = {r.artifact for kind in all_messages() for r in kind.reads}
+    read_ones |= {r.artifact for kind in all_tallies() for r in kind.reads}
+    assert set(PASSED_OVER) == set(ARTIFACTS) - read_ones

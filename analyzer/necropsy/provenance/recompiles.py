@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, cast
 
@@ -11,13 +11,16 @@ from msgspec import Struct, field
 
 from necropsy_parsers.grammars.guard import Guard
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
+from necropsy_parsers.messages.side_effect import SideEffect
 from necropsy_parsers.records import Origin
 from necropsy_parsers.text.guard_failure import GuardFailure
 
 from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import RecompileRow, Recompiles
+from necropsy.evidence.side_effects import SideEffects
 from necropsy.finding import Place
 from necropsy.provenance.dynamo import plain_function, resumed_at
+from necropsy.provenance.effects import changed_at
 from necropsy.provenance.frames import is_library
 from necropsy.provenance.guards import bound_place, guard_place
 from necropsy.provenance.sizes import STRUCTURED, SizeLines
@@ -51,6 +54,7 @@ class Story(Struct, dict=True):
     refused: list[RecompileRow] = field(default_factory=list)
     known: frozenset[str] = frozenset()
     sizes: SizeLines | None = None
+    effects: Sequence[SideEffect] = ()
 
     def all(self) -> list[Row]:
         """Whatever tells of it."""
@@ -98,6 +102,19 @@ class Story(Struct, dict=True):
 
     @cached_property
     def place(self) -> Place | None:
+        """The line that changes the value; else the one that made the guard; else what is known of its function."""
+        return self.changed or self.read
+
+    @cached_property
+    def changed(self) -> Place | None:
+        """The line of the function itself that changes the value, where the log of side effects tells it."""
+        failure, lead = self.failure, self.lead
+        if failure is None or not self.effects:
+            return None
+        return changed_at(failure.guard, lead.origin, lead.compile_id, self.effects)
+
+    @cached_property
+    def read(self) -> Place | None:
         """The line that made the guard; else where the size entered; else the function that was compiled."""
         if self.fixed is not None:
             return self.fixed
@@ -268,12 +285,13 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
         yield ("line", kind, subject[1].rpartition(".")[2], place.file, place.line)
 
 
-def stories(recompiles: Recompiles, limits: RecompileLimits, sizes: SizeLines) -> list[Story]:
+def stories(recompiles: Recompiles, limits: RecompileLimits, sizes: SizeLines, effects: SideEffects) -> list[Story]:
     """The recompilations of a run by cause, in order of first appearance; three rules ask for them."""
     if recompiles.told is None:
         told = _stories(recompiles, limits)
         for story in told:
             story.sizes = sizes
+            story.effects = effects.rows
         recompiles.told = told
     return cast("list[Story]", recompiles.told)
 

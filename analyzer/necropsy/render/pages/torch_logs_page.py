@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from necropsy_parsers.torch_artifacts import ARTIFACTS, RELEASES, Reads
+from necropsy_parsers.torch_artifacts import ARTIFACTS, PASSED_OVER, RELEASES, Reads
 
 from necropsy.render.pages import MARK, cell
 
 INTRO = """
 What is read of the log of torch's compiler (`TORCH_LOGS`, `TORCH_LOGS_OUT`), release by release: ● read, ○ printed by
-that release and passed over (its lines are counted), blank: not printed. Message texts were taken from the releases'
-own sources. Heads of all releases are understood: `[date] [0/0] logger.__artifact: [LEVEL]` of 2.1 and 2.2,
-`V0304 12:34:56 … [0/0] [__artifact]` since, and those of `TORCH_LOGS_FORMAT=short`.
+that release and passed over (its lines are counted; the last column but one says why), blank: not printed. Message
+texts were taken from the releases' own sources. Heads of all releases are understood:
+`[date] [0/0] logger.__artifact: [LEVEL]` of 2.1 and 2.2, `V0304 12:34:56 … [0/0] [__artifact]` since, and those of
+`TORCH_LOGS_FORMAT=short`.
 """.strip()
 
 
@@ -39,6 +40,6 @@ def _row(title: str, artifact: str, found: Sequence[tuple[str, Reads]]) -> str:
         printed = not artifact or RELEASES.index(release) >= RELEASES.index(ARTIFACTS[artifact])
         read = any(r.covers(release) for _, r in found)
         marks.append("●" if read else "○" if printed and artifact else " ")
-    what = "; ".join(cell(r.what) for _, r in found)
+    what = "; ".join(cell(r.what) for _, r in found) or f"passed over: {cell(PASSED_OVER[artifact])}"
     readers = ", ".join(dict.fromkeys(f"[`{name}`](messages.md)" for name, _ in found))
     return f"| {title} | {' | '.join(marks)} | {what} | {readers} |"

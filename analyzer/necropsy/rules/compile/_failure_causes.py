@@ -27,6 +27,7 @@ from necropsy.rules.compile._failure_fixes import (
     MINIFY,
     NEWER_CXX,
     OMP,
+    ONE_BUCKET,
     PTXAS,
     ROOM,
     SHARED_MEMORY,
@@ -138,6 +139,9 @@ CAUSES: Final = (
              "there is no nvcc, which Inductor's CUTLASS backend needs", Fix(
                  "Install the CUDA toolkit and set CUDA_HOME, or leave CUTLASS out of max_autotune_gemm_backends",
                  "env")),
+    Cause("ddp-higher-order", PROGRAM, r"DDPOptimizer backend: Found a higher order op in the graph",
+          "DistributedDataParallel's optimizer cannot cut a graph with a higher-order operator (activation "
+          "checkpointing, `torch.cond`) into buckets", (ONE_BUCKET,)),
     Cause("shared-memory", PROGRAM, r"out of resource: (?P<what>[\w ]+), Required: (?P<need>\d+), "
           r"Hardware limit: (?P<limit>\d+)",
           "a Triton kernel needs {need} of {what} where the GPU has {limit}", (SHARED_MEMORY,)),

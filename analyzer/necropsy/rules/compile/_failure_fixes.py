@@ -85,3 +85,8 @@ MINIFY: Final = Fix(
 DISABLE: Final = Fix(
     "Leave this function uncompiled until it is fixed: decorate it with @torch.compiler.disable", "code"
 )
+ONE_BUCKET: Final = Fix(
+    "Turn it off (gradients are then reduced after the whole backward pass of each graph), or run torch 2.6 or newer",
+    "config",
+    command="torch._dynamo.config.optimize_ddp = False",
+)

@@ -155,8 +155,8 @@ def asked_of(story: Story) -> str:
 
 
 def code_of(story: Story) -> tuple[Place, ...]:
-    """The line of the cause, then where the size entered, then the function that is compiled."""
-    found = [p for p in (story.place, story.entered, story.header) if p is not None]
+    """The line of the cause, then the one that reads the value, where a size entered, the function that is compiled."""
+    found = [p for p in (story.place, story.read, story.entered, story.header) if p is not None]
     unique: dict[tuple[str, int | None], Place] = {}
     for place in found:
         unique.setdefault((place.file, place.line), place)

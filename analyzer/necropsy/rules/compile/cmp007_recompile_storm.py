@@ -11,6 +11,8 @@ Why it happens
 How to confirm
     `TORCH_LOGS=recompiles` lists each recompilation with the guard that failed; with `dynamic`
     besides, also the line that a changing size comes from.
+    Which line changes a list or an attribute tells `TORCH_LOGS=recompiles,side_effects` (torch 2.11 and later);
+    guards name the line that reads it.
 
 How to fix
     See the finding: the remedy depends on what changes. Sizes: `mark_dynamic`, dynamic=True,
@@ -41,6 +43,7 @@ from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import Recompiles
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.shape_guards import ShapeGuards
+from necropsy.evidence.side_effects import SideEffects
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.provenance.recompiles import Story, stories
 from necropsy.provenance.sizes import SizeLines
@@ -70,10 +73,11 @@ def check(
     settings: Settings,
     shapes: ShapeGuards,
     inputs: InputGuards,
+    effects: SideEffects,
     thresholds: Thresholds,
 ) -> Iterator[Finding]:
     """One finding a cause; where the limit was hit CMP008 tells it, of integer attributes CMP009."""
-    told = stories(recompiles, limits, SizeLines(shapes, inputs))
+    told = stories(recompiles, limits, SizeLines(shapes, inputs), effects)
     known = say.versions(told, settings)
     quiet: list[Story] = []
     for story in told:

@@ -40,6 +40,7 @@ from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import Recompiles
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.shape_guards import ShapeGuards
+from necropsy.evidence.side_effects import SideEffects
 from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.provenance.recompiles import Story, failure_of, stories
 from necropsy.provenance.sizes import SizeLines
@@ -56,9 +57,10 @@ def check(
     settings: Settings,
     shapes: ShapeGuards,
     inputs: InputGuards,
+    effects: SideEffects,
 ) -> Iterator[Finding]:
     """One finding a cause, with the history of its recompilations."""
-    told = stories(recompiles, limits, SizeLines(shapes, inputs))
+    told = stories(recompiles, limits, SizeLines(shapes, inputs), effects)
     known = say.versions(told, settings)
     for story in told:
         if story.limits:

@@ -11,6 +11,8 @@ Why it happens
 
 How to confirm
     `TORCH_LOGS=recompiles` shows `self.<name> == <value>` failing with one value after the other.
+    With `side_effects` in TORCH_LOGS (torch 2.11 and later) the line that changes the attribute is named, where it is
+    one only; guards name the line that reads it.
 
 How to fix
     Keep the counter outside the compiled function, or make it a tensor (a buffer). Since torch 2.7
@@ -18,7 +20,7 @@ How to fix
 
 Limits
     The guard stands at the first line that touches the attribute; if that line only reads it, who
-    changes it is not in the log.
+    changes it is told by the log of side effects alone, and not where several lines do.
 
 References
     - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
@@ -37,6 +39,7 @@ from necropsy.evidence.recompile_limits import RecompileLimits
 from necropsy.evidence.recompiles import Recompiles
 from necropsy.evidence.settings import Settings
 from necropsy.evidence.shape_guards import ShapeGuards
+from necropsy.evidence.side_effects import SideEffects
 from necropsy.finding import Finding, Severity
 from necropsy.provenance.recompiles import Story, stories
 from necropsy.provenance.sizes import SizeLines
@@ -59,10 +62,11 @@ def check(
     settings: Settings,
     shapes: ShapeGuards,
     inputs: InputGuards,
+    effects: SideEffects,
     thresholds: Thresholds,
 ) -> Iterator[Finding]:
     """One finding an attribute; where the limit was hit CMP008 tells it."""
-    told = stories(recompiles, limits, SizeLines(shapes, inputs))
+    told = stories(recompiles, limits, SizeLines(shapes, inputs), effects)
     known = say.versions(told, settings)
     for story in told:
         if story.rows and not story.limits and say.is_int_attribute(story):
