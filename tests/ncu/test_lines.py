@@ -126,6 +126,16 @@ def test_generated_code_tells_lines(calls: list[tuple[int, ...]], wanted: list[t
     assert [(p.line, p.exactness) for p in places(group, inductor)] == wanted
 
 
+def test_launches_for_several_lines_tell_all_of_them() -> None:
+    inductor = Told()
+    for line in (50, 51):
+        inductor.add(compiled_call("triton_poi_fused_0", line))
+    (group,) = groups(table(*(launch("triton_poi_fused_0", n, stack=COMPILED) for n in range(2))))
+    found = places(group, inductor)
+    assert [(p.line, p.exactness) for p in found] == [(50, "statement"), (51, "statement")]
+    assert "launched for these" in found[0].how
+
+
 def test_tuners_are_told_by_their_stack() -> None:
     rows = table(launch("triton_red_0", 0, stack=BENCH), launch("triton_red_0", 1, stack=COMPILED)).rows
     assert [r.role for r in rows] == [TUNING, PROGRAM]
