@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ class EngineView(Struct):
     """One engine: its layers in order, what is told of it, and what of its runs.
 
     `label` names it in messages. `readers` and `writers` are, by layer, the indices of the layers that take what it
-    writes, and that write what it takes.
+    writes, and that write what it takes. `noted` is for what several rules compute of it.
     """
 
     key: str
@@ -44,6 +44,9 @@ class EngineView(Struct):
     label: str = ""
     readers: list[list[int]] = field(default_factory=list)
     writers: list[list[int]] = field(default_factory=list)
+    summed: tuple[float | None] | None = None
+    border: frozenset[str] | None = None
+    noted: dict[str, Any] = field(default_factory=dict)
 
     @property
     def detailed(self) -> bool:
@@ -58,8 +61,14 @@ class EngineView(Struct):
     @property
     def total_ms(self) -> float | None:
         """Sum of the layers' times, None where they were not measured."""
-        told = [t.ms for t in self.layers if t.ms is not None]
-        return sum(told) if told else None
+        return self._total()[0]
+
+    def _total(self) -> tuple[float | None]:
+        """The sum, computed once: rules ask for shares of single layers."""
+        if self.summed is None:
+            told = [t.ms for t in self.layers if t.ms is not None]
+            self.summed = (sum(told) if told else None,)
+        return self.summed
 
     def ms(self, indices: Iterable[int]) -> float | None:
         """Time of these layers together, None where nothing was measured."""
@@ -75,6 +84,11 @@ class EngineView(Struct):
     @property
     def network_tensors(self) -> frozenset[str]:
         """Names of the network's inputs and outputs: as told, else what no layer writes, or no layer reads."""
+        if self.border is None:
+            self.border = self._border()
+        return self.border
+
+    def _border(self) -> frozenset[str]:
         if self.engine is not None and self.engine.bindings:
             return frozenset(self.engine.bindings)
         read = {t.name for x in self.layers for t in x.layer.inputs}
@@ -165,7 +179,7 @@ def _timed(views: list[EngineView], profiles: Sequence[EngineProfile]) -> None:
         if best is None:
             best = EngineView(profile.anchor.input, [TimedLayer(x) for x in _named(profile)])
             views.append(best)
-        best.profile = profile
+        best.profile, best.summed = profile, None
         times: dict[str, list[float]] = defaultdict(list)
         for timed in profile.layers:
             times[timed.name].append(timed.average)

@@ -69,7 +69,9 @@ class Document:
         stretch = self.text[start:end]
         quoted = " ".join(stretch[:400].split())
         size = len(stretch) if self._ascii else len(stretch.encode("utf-8", "replace"))
-        shown = "".join(c for c in quoted[:200] if c.isprintable())
+        shown = quoted[:200]
+        if not shown.isprintable():
+            shown = "".join(c for c in shown if c.isprintable())
         return Anchor(self.name, byte, byte + size, line, shown)
 
     def whole(self) -> Anchor:

@@ -31,6 +31,13 @@ class Gap(Struct):
 
 def gaps(view: EngineView) -> list[Gap]:
     """The gaps of an engine, in its order. What a quantized product writes for the network's output is none."""
+    if "gaps" not in view.noted:
+        view.noted["gaps"] = _gaps(view)
+    found: list[Gap] = view.noted["gaps"]
+    return found
+
+
+def _gaps(view: EngineView) -> list[Gap]:
     kinds = [_kind(t.layer) for t in view.layers]
     outputs = _to_output(view, kinds)
     writes_floats = [
@@ -39,10 +46,11 @@ def gaps(view: EngineView) -> list[Gap]:
         if is_product(t.layer) and kinds[i] == "quantized" and _floats(t.layer) and i not in outputs
     ]
     found: list[Gap] = []
+    known: set[int] = set()
     for start in writes_floats:
-        if any(start in g.writers for g in found):
-            continue
-        found.append(_gap(view, kinds, start, outputs))
+        if start not in known:
+            found.append(_gap(view, kinds, start, outputs))
+            known |= set(found[-1].writers)
     return _merged(found)
 
 
@@ -131,9 +139,11 @@ def _gap(view: EngineView, kinds: list[str], start: int, outputs: set[int]) -> G
 def _merged(found: list[Gap]) -> list[Gap]:
     """Gaps that share a layer are one."""
     kept: list[Gap] = []
+    whose: dict[int, Gap] = {}
     for gap in found:
-        own = set(gap.writers) | set(gap.floats)
-        same = next((k for k in kept if own & (set(k.writers) | set(k.floats))), None)
+        own = [*gap.writers, *gap.floats]
+        same = next((whose[i] for i in own if i in whose), None)
+        whose |= dict.fromkeys(own, gap if same is None else same)
         if same is None:
             kept.append(gap)
             continue
