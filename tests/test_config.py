@@ -67,7 +67,8 @@ def test_configuration_is_read_from_above(tmp_path: Path) -> None:
     [
         (
             "selct = []",
-            "unknown key 'selct'; known are select, ignore, fail_on, source, rules, inputs, path_mappings, editor.",
+            "unknown key 'selct'; known are select, ignore, fail_on, source, cache, rules, inputs, path_mappings, "
+            "editor.",
         ),
         ('select = "OOM"', "select must be a list of strings, not a string."),
         ("ignore = [1]", "ignore must be a list of strings, not a list."),

@@ -52,7 +52,7 @@ class Loaded:
             if claim is not None:
                 formats.add(claim.format.name)
             if claim is not None and deferrable(source, claim):
-                later.append(Task(number, number << INPUT_SHIFT, source, claim))
+                later.append(Task(number, number << INPUT_SHIFT, source, claim, config.cache))
             else:
                 rows[number] = self._read(source, claim, number << INPUT_SHIFT, progress)
         for outcome in read_all(later, config.jobs, progress):

@@ -5,6 +5,7 @@ select = ["OOM", "CRS015"]      # code prefixes; none = all rules
 ignore = ["SYN"]
 fail_on = "warning"
 source = ["src"]                # folders, relative to the pyproject.toml
+cache = false                   # do not keep large traces in the user's cache folder once they are read
 [tool.necropsy.rules.OOM005]
 some_setting = 3
 """
@@ -24,7 +25,7 @@ from necropsy.finding import Severity
 if TYPE_CHECKING:
     from necropsy.rule import Rule
 
-_KEYS: Final = ("select", "ignore", "fail_on", "source", "rules")
+_KEYS: Final = ("select", "ignore", "fail_on", "source", "cache", "rules")
 _EDITORS: Final = ("inputs", "path_mappings", "editor")  # read by the language server only
 
 
@@ -38,7 +39,8 @@ class Config(Struct, frozen=True):
     `select` and `ignore` hold code prefixes, `source` folders that hold the user's
     sources, `rules` the settings of single rules by code, `origin` the file it was read
     from ("" for defaults). `jobs` is the number of processes that read traces, 0 for as many
-    as pay; by default this one, since a caller may have threads that forbid to fork.
+    as pay; by default this one, since a caller may have threads that forbid to fork. `cache` says
+    whether large traces are kept once they are read (`necropsy.trace_cache`).
     """
 
     select: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class Config(Struct, frozen=True):
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     origin: str = ""
     jobs: int = 1
+    cache: bool = True
 
     def selects(self, code: str) -> bool:
         """Whether a rule is selected: the longer matching prefix wins, `ignore` on a tie."""
@@ -63,6 +66,7 @@ class Config(Struct, frozen=True):
         fail_on: str | None = None,
         source: Sequence[str] = (),
         jobs: int | None = None,
+        cache: bool | None = None,
     ) -> Config:
         """With what the command line says instead. Raises `ConfigError`."""
         changed = self
@@ -76,6 +80,8 @@ class Config(Struct, frozen=True):
             changed = replace(changed, source=_folders(source, Path.cwd(), "option --source"))
         if jobs is not None:
             changed = replace(changed, jobs=jobs)
+        if cache is not None:
+            changed = replace(changed, cache=cache)
         return changed
 
     def check(self, known: Iterable[Rule]) -> None:
@@ -129,6 +135,7 @@ def read_config(file: Path) -> Config:
         source=_folders(_strings(table, "source", where), file.parent, f"{where}: source"),
         rules=_rule_tables(table.get("rules", {}), where),
         origin=str(file),
+        cache=_switch(table.get("cache", True), f"{where}: cache"),
     )
 
 
@@ -159,6 +166,12 @@ def _severity(value: object, where: str) -> Severity:
     except KeyError:
         names = ", ".join(s.label for s in reversed(Severity))
         raise ConfigError(f"{where} must be one of {names}, not {value!r}.") from None
+
+
+def _switch(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where} must be true or false, not {_kind(value)}.")
+    return value
 
 
 def _folders(names: Iterable[str], base: Path, where: str) -> tuple[str, ...]:

@@ -27,12 +27,16 @@ PER_WORKER: Final = 256 << 20  # bytes of memory: columns up to where they are s
 
 
 class Task(Struct, frozen=True):
-    """An input to be read: its number in the order of reading, and the first `seq` of its records."""
+    """An input to be read: its number in the order of reading, and the first `seq` of its records.
+
+    `cached` says whether it may come from the cache, and go there (`necropsy.trace_cache`).
+    """
 
     number: int
     seq: int
     source: Source
     claim: Claim
+    cached: bool = False
 
 
 class Outcome(Struct, frozen=True):
@@ -105,11 +109,10 @@ def _below_limit(text: str) -> int:
 
 def here(task: Task, progress: Progress | None) -> Outcome:
     """Read by this process."""
+    from necropsy.trace_cache import read_trace
+
     issues = Issues()
-    records = []
-    source = task.source
-    for record in task.claim.format.parse(source, issues, task.seq):
-        records.append(record)
-        if progress is not None:
-            progress(source.consumed, source.size)
-    return Outcome(task, records, issues.rows(), source.read)
+    records, read = read_trace(task.source, task.seq, issues, keep=task.cached)
+    if progress is not None:
+        progress(task.source.consumed, task.source.size)
+    return Outcome(task, records, issues.rows(), read)

@@ -18,13 +18,13 @@ from concurrent.futures.process import BrokenProcessPool
 
 from msgspec import Struct
 
-from necropsy_parsers.formats.kineto import parse
 from necropsy_parsers.issues import Issues, ParseIssue
 from necropsy_parsers.source import open_sources
 from necropsy_parsers.trace.model import Trace
 from necropsy_parsers.trace.parcel import Parcel, packed, unpacked
 
 from necropsy.reading import Outcome, Progress, Task, here
+from necropsy.trace_cache import read_trace
 
 
 class Delivery(Struct, frozen=True):
@@ -58,7 +58,7 @@ def _apart(tasks: Sequence[Task], jobs: int, folder: str, progress: Progress | N
     children = set(multiprocessing.active_children())
     done, total = 0, sum(t.source.size or 0 for t in tasks)
     try:
-        futures = [workers.submit(read_one, t.source.name, t.seq, _file(folder, t)) for t in tasks]
+        futures = [workers.submit(read_one, t.source.name, t.seq, _file(folder, t), t.cached) for t in tasks]
         children = set(multiprocessing.active_children()) - children
         for task, future in zip(tasks, futures, strict=True):
             yield _received(task, future, folder, progress)
@@ -91,7 +91,7 @@ def _alone(task: Task, folder: str) -> Outcome:
     with pool(1) as worker:
         try:
             again = os.path.join(folder, f"{task.number}.again")
-            return _outcome(task, worker.submit(read_one, task.source.name, task.seq, again).result())
+            return _outcome(task, worker.submit(read_one, task.source.name, task.seq, again, task.cached).result())
         except BrokenProcessPool:
             issues = Issues()
             issues.add("trace/worker", task.source.name)
@@ -102,10 +102,11 @@ def _outcome(task: Task, delivery: Delivery) -> Outcome:
     return Outcome(task, [unpacked(p) for p in delivery.parcels], delivery.issues, delivery.read)
 
 
-def read_one(path: str, seq: int, target: str) -> Delivery:
+def read_one(path: str, seq: int, target: str, cached: bool = False) -> Delivery:
     """Parse a trace (in a worker) and leave its columns in files that begin with `target`."""
     issues = Issues()
     source = next(open_sources([path], issues))
-    traces = [t for t in parse(source, issues, seq) if isinstance(t, Trace)]
+    records, read = read_trace(source, seq, issues, keep=cached)
+    traces = [t for t in records if isinstance(t, Trace)]
     parcels = [packed(t, f"{target}{n or ''}") for n, t in enumerate(traces)]
-    return Delivery(parcels, issues.rows(), source.read)
+    return Delivery(parcels, issues.rows(), read)

@@ -65,12 +65,14 @@ def test_columns_arrive_as_they_were(tmp_path: Path) -> None:
 def test_a_worker_that_dies_costs_its_own_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder_of_ranks(tmp_path)
 
-    def parse(source, issues, seq):  # type: ignore[no-untyped-def]
+    parse = kineto.parse
+
+    def deadly(source, issues, seq):  # type: ignore[no-untyped-def]
         if source.name.endswith("rank1.json"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return kineto.parse(source, issues, seq)
+        return parse(source, issues, seq)
 
-    monkeypatch.setattr(necropsy.workers, "parse", parse)
+    monkeypatch.setattr(kineto, "parse", deadly)
     # Forked workers have the patch; where a test runner has threads, they would be spawned without it.
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     report = analyze(str(place), config=Config(jobs=2))
@@ -81,15 +83,15 @@ def test_a_worker_that_dies_costs_its_own_input(tmp_path: Path, monkeypatch: pyt
 
 INTERRUPTED = """
 import sys, time
-import necropsy.workers as workers
 from necropsy.api import analyze
 from necropsy.config import Config
+from necropsy_parsers.formats import kineto
 
 def parse(source, issues, seq):
     print("reading", flush=True)
     time.sleep(40)
 
-workers.parse = parse
+kineto.parse = parse
 try:
     analyze(sys.argv[1], config=Config(jobs=2))
 except KeyboardInterrupt:

@@ -28,6 +28,10 @@ Jobs = Annotated[
     ),
 ]
 
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither look for large traces that were read before nor keep them.")
+]
+
 
 def command(
     context: typer.Context,
@@ -63,6 +67,7 @@ def command(
         typer.Option("--ignore", metavar="CODES", help="Leave out rules whose code starts so; the longer match wins."),
     ] = None,
     jobs: Jobs = 0,
+    no_cache: NoCache = False,
 ) -> int:
     """Say what went wrong in a job, on which line, and what to do.
 
@@ -74,6 +79,7 @@ def command(
     inputs = _inputs(context, paths or [])
     _check_format(format)
     config = _config(select or [], ignore or [], fail_on, source or []).override(jobs=jobs)
+    config = config.override(cache=False) if no_cache else config
     report = _analyze(inputs, config)
     trouble = nothing_read(report)
     if trouble:
@@ -144,7 +150,7 @@ def nothing_read(report: Report) -> str:
 
 def _deliver(report: Report, name: str, output: Path | None) -> bool:
     """Write the report where it was asked for; False (and a line on stderr) if that fails."""
-    from necropsy.commands._sources import locator
+    from necropsy.commands._sources import locator, teller
     from necropsy.render import View, renderers
 
     view = View(
@@ -154,6 +160,7 @@ def _deliver(report: Report, name: str, output: Path | None) -> bool:
         base=os.getcwd(),
         excerpt=report.excerpt,
         locate=locator(report),
+        standing=teller(report),
     )
     text = renderers()[name].render(report, view)
     if output is None:

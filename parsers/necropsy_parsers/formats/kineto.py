@@ -17,13 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 
 if TYPE_CHECKING:
     from necropsy_parsers.source import Source
-    from necropsy_parsers.trace.reader import TraceReader
+    from necropsy_parsers.trace.model import Losses, Trace
 
 NAME: Final = "kineto"
 TITLE: Final = "Traces of torch's profiler"
@@ -61,12 +63,11 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     reader = TraceReader()
     kinds = reader.read(source.chunks(1 << 20))
     meta = metadata(reader.head, reader.tail)
-    _tell(reader, source.name, issues)
-    rank = meta.rank if meta.rank is not None else _rank_in(source.name)
+    tell(reader.losses, source.name, issues)
     names = list(reader.tables.names)
-    yield Trace(
-        anchor=Anchor(source.name, 0, 0, 1),
-        origin=UNKNOWN if rank is None else Origin(rank=rank),
+    trace = Trace(
+        anchor=Anchor("", 0, 0, 1),
+        origin=UNKNOWN,
         seq=seq,
         meta=meta,
         kinds=apart(kinds, names),
@@ -77,10 +78,17 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
         losses=reader.losses,
         events=reader.events,
     )
+    yield of_input(trace, source.name, seq)
 
 
-def _tell(reader: TraceReader, name: str, issues: Issues) -> None:
-    lost = reader.losses
+def of_input(trace: Trace, name: str, seq: int) -> Trace:
+    """The trace as that of an input: its anchor, and its rank, which the name may tell."""
+    rank = trace.meta.rank if trace.meta.rank is not None else _rank_in(name)
+    return replace(trace, anchor=Anchor(name, 0, 0, 1), origin=UNKNOWN if rank is None else Origin(rank=rank), seq=seq)
+
+
+def tell(lost: Losses, name: str, issues: Issues) -> None:
+    """What was lost, as issues."""
     if lost.cut:
         issues.add("trace/cut", name)
     for kind, count in (
