@@ -23,8 +23,8 @@ How to fix
 Limits
     torch prints sizes with two decimals; arithmetic is exact to about 0.5%. A message
     without numbers (CUDA's own) cannot be told apart. Memory of the CUDA context and of
-    libraries (NCCL, cuBLAS) counts as this process's. Which tensors held the memory only a
-    snapshot tells.
+    libraries (NCCL, cuBLAS) counts as this process's. Which lines held the memory only a
+    snapshot tells (OOM009); beside the log it is part of this finding.
 
 References
     - https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
@@ -45,9 +45,11 @@ from necropsy.conditions import DEVICE_FULL, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.device_memory import DeviceMemory
 from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.memory_snapshots import MemorySnapshots
 from necropsy.evidence.settings import Settings
-from necropsy.finding import Confidence, Fact, Finding, Fix, Severity
+from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
 from necropsy.rule import rule
+from necropsy.rules.memory._held import by_line, by_part, fixes_of, held_of, large_of, sentence, snapshot_of
 from necropsy.units import human_bytes, percent
 
 
@@ -65,8 +67,11 @@ class Thresholds(Struct, frozen=True):
     foreign_share: float = 0.10
 
 
+LARGE: Final = 0.05  # part of the memory from which a line is worth a word, as in OOM009
+MOST_FIXES: Final = 4
+
 _SNAPSHOT: Final = Fix(
-    "To see which lines held the memory, record a snapshot and open it at pytorch.org/memory_viz",
+    "To see which lines held the memory, run it again under `necropsy capture --why memory`, or record a snapshot",
     "code",
     command="torch.cuda.memory._record_memory_history(); ...; torch.cuda.memory._dump_snapshot('snapshot.pickle')",
 )
@@ -185,9 +190,10 @@ def _facts(m: OutOfDeviceMemory, verdict: Verdict) -> dict[str, Fact]:
     aliases=("X11", "cuda-oom", "gpu-memory-fragmentation"),
 )
 def check(
-    memory: DeviceMemory, exceptions: Exceptions, settings: Settings, activity: Activity, t: Thresholds
-) -> Iterator[Finding]:
-    """One finding a refused allocation."""
+    memory: DeviceMemory, exceptions: Exceptions, settings: Settings, activity: Activity,
+    snapshots: MemorySnapshots | None, t: Thresholds,
+) -> Iterator[Finding]:  # fmt: skip
+    """One finding a refused allocation; a memory snapshot of the same one says what held the memory."""
     expandable = any("expandable_segments:True" in s.value for s in settings)
     for m in memory:
         verdict = judge(m, expandable, t)
@@ -198,14 +204,26 @@ def check(
         message = f"{m.backend} out of memory{where}: {asked} was asked for and {verdict.clause}."
         if expandable and verdict.kind == "fragmentation":
             message = message.rstrip(".") + ", although expandable segments are already on."
+        fixes, facts = verdict.fixes, _facts(m, verdict)
+        related: tuple[Related, ...] = ()
+        snapshot = snapshot_of(m, snapshots.snapshots) if snapshots is not None else None
+        if snapshot is not None and (held := held_of(snapshot)).lines and verdict.kind == "exhaustion":
+            large = large_of(held, LARGE)
+            message = f"{message.rstrip('.')}; {sentence(snapshot, held, large)}"
+            fixes = tuple(dict.fromkeys((*fixes_of(held, large), *(f for f in fixes if f is not _SNAPSHOT))))[
+                :MOST_FIXES
+            ]
+            facts = {"held by line (blocks)": by_line(held), "held by kind": by_part(held), **facts}
+            related = (Related(snapshot.anchor, "the snapshot that tells what held the memory"),)
         yield from told(
             m,
             exceptions,
             message,
             Severity.ERROR,
             activity=activity,
-            facts=_facts(m, verdict),
-            fixes=verdict.fixes,
+            facts=facts,
+            related=related,
+            fixes=fixes,
             confidence=verdict.confidence,
             shows=frozenset({DEVICE_FULL}),
             leaves=frozenset({DEVICE_FULL, PROCESS_DIED}),
