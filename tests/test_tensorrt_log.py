@@ -240,3 +240,12 @@ def test_tables_are_frames(tmp_path: Path) -> None:
     frame = necropsy.load(str(path)).trt_tactics
     assert list(frame["candidates"]) == [6, 0, 7, 0, 8, 0]
     assert frame["fastest_ms"].notna().sum() == 3
+
+
+@pytest.mark.parametrize("name", ["calib_entropy", "calib_minmax"])
+def test_a_log_and_the_engines_own_list_tell_the_same(shared: Path, name: str) -> None:
+    folder = shared / "captures" / "tensorrt"
+    log = necropsy.load(str(folder / f"trt86_{name}.log.gz")).trt_layers
+    listed = necropsy.load(str(folder / f"{name}.cache.layers.json")).trt_layers
+    for column in ("name", "type", "precision_in", "precision_out", "formats_in", "formats_out", "tactic"):
+        assert list(log[column]) == list(listed[column]), column

@@ -25,6 +25,8 @@ _LIST: Final = re.compile(r"(?:^|, )(?P<what>Inputs|Outputs|Constants): \[(?P<it
 _ITEM: Final = re.compile(
     r"\{ Name: (?P<name>.*?)(?P<rest>, (?:Location|Dimensions|Strides|Datatype|Format)\b.*?) ?\}(?:, |$)"
 )
+_VECTORS: Final = {2: "CHW2", 4: "CHW4", 8: "HWC8", 32: "CHW32"}  # 16: CHW16 or HWC16
+_PRINTED: Final = re.compile(r"[A-Za-z]\w*\([^()]*(?:\([^()]*\)[^()]*)*\)")  # strides may be expressions
 _FIELD: Final = {
     "dims": re.compile(r", Dimensions: \[([^\]]*)\]"),
     "both": re.compile(r", Format/Datatype: ([^,}]*)"),
@@ -63,6 +65,16 @@ def layer(text: str, engine: str, index: int, anchor: Anchor, seq: int) -> Engin
     return None
 
 
+def with_formats(tensors: tuple[EngineTensor, ...], printed: str) -> tuple[EngineTensor, ...] | None:
+    """Tensors with the formats in which the layer was timed, or None where those are other tensors' formats."""
+    found = [tensor_format.parse(text) for text in _PRINTED.findall(printed)]
+    if len(found) != len(tensors) or any(
+        t.dtype != f.dtype or t.format.pack != f.pack for t, f in zip(tensors, found, strict=True)
+    ):
+        return None
+    return tuple(EngineTensor(t.name, t.dims, f, t.location) for t, f in zip(tensors, found, strict=True))
+
+
 def _sides(tensors: str) -> tuple[str, str, str]:
     """Inputs and outputs: the arrow that stands between tensors, not one within a name."""
     at = re.search(r"(?:^|[)\]]) ?-> ", tensors)
@@ -78,8 +90,9 @@ def _tensors(text: str) -> tuple[EngineTensor, ...]:
         dims, pack = _dims(m["dims"])
         dtype = tensor_format.dtype_of(m["type"])
         raw = f"{m['type']}[{m['dims']}]"
-        # The line tells dimensions, not strides: vectors show as `64:8`, the order of axes does not.
-        layout = tensor_format.TensorFormat(raw, dtype, f"CHW{pack}" if pack > 1 else "", pack)
+        # The line tells dimensions, not strides: vectors show as `64:8`, the order of three and more axes does not.
+        flat = "CHW" if pack == 1 and len(dims) < 3 else ""
+        layout = tensor_format.TensorFormat(raw, dtype, _VECTORS.get(pack, flat), pack)
         out.append(EngineTensor(m["name"], dims, layout))
     return tuple(out)
 

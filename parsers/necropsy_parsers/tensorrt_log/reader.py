@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from necropsy_parsers.grammars import layer_name
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor, Origin, Record
 from necropsy_parsers.tensorrt.records import Engine, EngineLayer
@@ -322,21 +323,32 @@ class TensorrtReader:
         if len(self._timings.blocks):
             first = next(iter(self._timings.blocks))
             yield TrtTimings(first.anchor, self._timings.blocks, seq=first.seq)
-        for text, number, anchor in self._reformats:
-            row = builds.reformat(text, number, anchor, self._seq + anchor.start, self._timings.reformat_ms)
-            if row is not None:
-                yield row
+        told = [
+            builds.reformat(text, number, anchor, self._seq + anchor.start, self._timings.reformat_ms)
+            for text, number, anchor in self._reformats
+        ]
+        reformats = [row for row in told if row is not None]
+        yield from reformats
         yield from self._others
         yield from (e for e in self._engines if e.layers)
-        yield from map(self._named, self._layers)
+        known = {(r.layer, r.side, r.number): f"{r.source} -> {r.target}" for r in reformats}
+        yield from (self._named(layer, known) for layer in self._layers)
 
-    def _named(self, layer: EngineLayer) -> EngineLayer:
-        """A layer of a list that tells only its tactic's number, with the kernel's name from the tables of tactics."""
+    def _named(self, layer: EngineLayer, reformats: dict[tuple[str, str, int], str]) -> EngineLayer:
+        """A layer of a list that tells only types and a tactic's number, with what other lines tell of it."""
         if layer.detail != "line" or not layer.tactic_value:
             return layer
-        rows = self._timings.blocks.of_layer(layer.name)
-        name = next((r.fastest_name for r in rows if r.fastest == layer.tactic_value and r.fastest_name), "")
-        return replace(layer, tactic=name) if name else layer
+        if layer.moves and (name := layer_name.parse(layer.name)).kind == "reformat":
+            source, _, target = reformats.get((name.target, name.side, name.index), "").partition(" -> ")
+            taken, given = layers.with_formats(layer.inputs, source), layers.with_formats(layer.outputs, target)
+            return replace(layer, inputs=taken or layer.inputs, outputs=given or layer.outputs)
+        rows = [r for r in self._timings.blocks.of_layer(layer.name) if r.fastest == layer.tactic_value]
+        inputs, outputs = layer.inputs, layer.outputs
+        for row in sorted(rows, key=lambda r: not r.chosen):
+            taken, given = layers.with_formats(inputs, row.inputs), layers.with_formats(outputs, row.outputs)
+            if taken is not None and given is not None:
+                return replace(layer, inputs=taken, outputs=given, tactic=row.fastest_name)
+        return replace(layer, tactic=next((r.fastest_name for r in rows if r.fastest_name), ""))
 
 
 _FAILED: Final = frozenset(

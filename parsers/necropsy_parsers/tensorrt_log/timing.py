@@ -202,7 +202,7 @@ class Timings:
             where = piece.find(tactic, 0, told)
             named = piece.rfind(b"Name: ", 0, where) if where > 0 else -1
             if named > 0 and where - named < 500:
-                name = piece[named + 6 : where].removesuffix(b" Tactic: ")
+                name = piece[named + 6 : where].partition(b" ")[0]  # `numSplitK: 1` may follow
             if self._short and b"equested" in piece:
                 result += b"\n" + b"\n".join(m[0] for m in _SHORT.finditer(piece))
         else:
