@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from necropsy.finding import Place
 from necropsy.report import Report
 
 
@@ -19,3 +20,14 @@ def locator(report: Report) -> Callable[[str], str]:
     if not isinstance(tree, SourceTree):
         return str
     return lambda file: str(tree.path(file) or file)
+
+
+def teller(report: Report) -> Callable[[Place], str]:
+    """Place -> what is to be said about its local source: changed since the run, or one of several that fit."""
+    from necropsy.provenance.files import SourceTree
+    from necropsy.provenance.standing import standing
+
+    tree = getattr(report.excerpt, "__self__", None)
+    if not isinstance(tree, SourceTree):
+        return lambda _: ""
+    return lambda place: standing(tree, place)

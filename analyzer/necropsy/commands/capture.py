@@ -152,7 +152,7 @@ def _afterwards(session: Any, ended: Ended, *, rerun: bool, save: bool, report: 
 
 def _print(report: Report) -> None:
     """The report on standard error: standard output is the job's."""
-    from necropsy.commands._sources import locator
+    from necropsy.commands._sources import locator, teller
     from necropsy.render import View, renderers
 
     view = View(
@@ -162,6 +162,7 @@ def _print(report: Report) -> None:
         base=os.getcwd(),
         excerpt=report.excerpt,
         locate=locator(report),
+        standing=teller(report),
     )
     sys.stderr.write(renderers()["text"].render(report, view))
     sys.stderr.flush()

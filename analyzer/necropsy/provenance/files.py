@@ -62,8 +62,35 @@ class SourceTree:
         lines = self.lines(place.file)
         if place.line is None or not 1 <= place.line <= len(lines):
             return []
+        if place.exactness != "function" and place.text.strip() and not quotes(lines[place.line - 1], place.text):
+            return []
         first = max(1, place.line - before)
         return [(n, lines[n - 1]) for n in range(first, min(len(lines), place.line + after) + 1)]
+
+    def rivals(self, file: str) -> list[Path]:
+        """Other local files that are named like `file` as much as the one that stands for it, and fit as well."""
+        own = self.path(file)
+        if own is None or own == Path(file):
+            return []
+        parts = file.replace("\\", "/").split("/")
+        here = own.absolute()
+        named = [n.absolute() for n in self._named]
+        inside = [n for n in named if n in here.parents]
+        return [
+            p for p in self._names().get(parts[-1], [])
+            if p.absolute() != here and _common(p, parts) == _common(own, parts)
+            and self._confirmed(p, file) == self._confirmed(own, file)
+            and (not inside or any(n in p.absolute().parents for n in named))
+        ]  # fmt: skip
+
+    def nearest(self, file: str) -> Path | None:
+        """The local file that is named most like `file`, whatever it holds; None where several or none are."""
+        found = self.candidates(file)
+        return found[0] if len(found) == 1 else None
+
+    def read(self, path: Path) -> list[str]:
+        """The lines of a local file; empty for what cannot be read."""
+        return self._read(path)
 
     def candidates(self, file: str) -> list[Path]:
         """Local files that may stand for `file`, for callers who can tell by their content: the most alike paths.
@@ -112,7 +139,12 @@ class SourceTree:
         own = Path(file)
         candidates = [own] if own.is_absolute() and own.is_file() else []
         candidates += self._names().get(parts[-1], [])
-        ranked = sorted({c: _common(c, parts) for c in candidates}.items(), key=lambda kv: -kv[1])
+        # Of files that are named alike, those go first that lie where the user said.
+        named = {n.absolute() for n in self._named}
+        ranked = sorted(
+            {c: _common(c, parts) for c in candidates}.items(),
+            key=lambda kv: (-kv[1], kv[0] != own and not named & set(kv[0].absolute().parents)),
+        )
         for path, common in ranked:
             verdict = self._confirmed(path, file)
             if verdict or (verdict is None and (path == own or common >= 2)):
@@ -191,6 +223,12 @@ def _common(path: Path, parts: Sequence[str]) -> int:
             break
         count += 1
     return count
+
+
+def quotes(line: str, quoted: str) -> bool:
+    """Whether a line is what was quoted as its text: of a statement over several lines, or of a long one, a part."""
+    line, text = " ".join(line.split()), " ".join(quoted.split())
+    return line == text or (bool(line) and (line in text or text in line or text.startswith(line[:60])))
 
 
 def _same(line: str, quoted: str) -> bool:

@@ -27,13 +27,18 @@ def no_excerpt(_: Place, before: int, after: int) -> list[tuple[int, str]]:
     return []
 
 
+def _silent(place: Place) -> str:
+    return ""
+
+
 class View(Struct, frozen=True):
     """For whom a report is rendered.
 
     `width` is in terminal cells. `ascii` restricts the output to ASCII. `base` is the
     folder to which paths are shown relative ("" = none). `excerpt` gives numbered source
     lines around a place, or nothing where the source is not at hand; `locate` gives the
-    local file that stands for a file of the log, or that file itself.
+    local file that stands for a file of the log, or that file itself; `standing` says in
+    words where the local source has changed since the run, or is one of several that fit.
     """
 
     width: int = 80
@@ -42,6 +47,7 @@ class View(Struct, frozen=True):
     base: str = ""
     excerpt: Excerpt = no_excerpt
     locate: Callable[[str], str] = str
+    standing: Callable[[Place], str] = _silent
 
     def local(self, place: Place) -> Place:
         """The place on this machine, so that it can be clicked on."""

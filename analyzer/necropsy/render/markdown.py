@@ -150,6 +150,8 @@ class Page:
         rows += [f"certainty: {sure}"] if (sure := words.CONFIDENCE.get(finding.confidence)) else []
         if finding.code and (doubt := words.line_note(finding.code)):
             rows.append(doubt)
+        if finding.code and (told := self.view.standing(finding.code[0])):
+            rows.append(f"source: {prose(told)}")
         return rows
 
     def _entry(self, entry: outline.Fold) -> str:

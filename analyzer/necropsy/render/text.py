@@ -138,6 +138,8 @@ def _rows(sheet: Sheet, finding: Finding, lead: bool) -> None:
         _row(sheet, "Certainty", sure)
     if finding.code and (doubt := words.line_note(finding.code)):
         _row(sheet, "Line", doubt)
+    if finding.code and (told := sheet.view.standing(finding.code[0])):
+        _row(sheet, "Source", told)
     for other in finding.code[1:] if lead else ():
         sheet.line(_label("Also at"), (words.place(sheet.view.local(other), base, sheet.width - _ROW), "place"))
     _facts(sheet, finding, _LEAD_FACTS if lead else _OTHER_FACTS)
