@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from tests.support.engine_cases.build import Layer, T, conv, engine, engine11, other, profile, reformat, summary
 from tests.support.engine_cases.case import IO, EngineCase, fires, silent, timed
-from tests.support.engine_cases.models import tagger
-from tests.support.engine_cases.nets import IMAGE, attention, body16, half_end, half_start, quantized
-from tests.support.engine_cases.quantization import caches, quantization
+from tests.support.engine_cases.fusing import exports, fusions, names
+from tests.support.engine_cases.nets import IMAGE, body16, half_end, half_start, quantized
+from tests.support.engine_cases.quantization import caches, gain, pooling, sums_and_pairs
 
 
 def products() -> Iterator[EngineCase]:
@@ -116,6 +115,12 @@ def moves() -> Iterator[EngineCase]:
         silent("TRT003"),
         "conversions that Q/DQ nodes ask for, and a reformat that was optimized away",
     )
+
+
+def layouts() -> Iterator[EngineCase]:
+    """TRT004."""
+    start = half_start()
+    x = start[-1].outs[0]
     hops, at = [], x
     for i in range(4):
         to = T(f"r{i}", "fp16", (8, 64, 56, 56), "CHW" if i % 2 == 0 else "HWC8")
@@ -135,6 +140,11 @@ def moves() -> Iterator[EngineCase]:
         silent("TRT004"),
         "the same reformats, optimized away",
     )
+
+
+def slices() -> Iterator[EngineCase]:
+    """TRT005."""
+    f1 = T("x_fp32", "fp32", (8, 64, 56, 56))
     for dtype, name in (("fp16", "fires-to-half"), ("fp32", "silent-same-type")):
         sliced = T("s", dtype, (8, 32, 56, 56))
         rest = [
@@ -152,8 +162,18 @@ def moves() -> Iterator[EngineCase]:
         )
 
 
-def totals() -> Iterator[EngineCase]:
-    """TRT010, TRT011, TRT012, TRT016, TRT018, TRT030."""
+def evenly() -> tuple[list[Layer], dict[str, str | bytes]]:
+    """Convolutions that share the time evenly, with their profile."""
+    layers = half_start()
+    at = layers[-1].outs[0]
+    for i in range(6):
+        layer, at = body16(f"/body/body.{i}/Conv", at)
+        layers.append(layer)
+    return layers, timed([*layers, *half_end(at)])
+
+
+def hot() -> Iterator[EngineCase]:
+    """TRT010."""
     start = half_start()
     x = start[-1].outs[0]
     gather = other("/embed/Gather", "Gather", [x], [T("g", "fp16", x.dims, "HWC8")], 0.4)
@@ -163,14 +183,16 @@ def totals() -> Iterator[EngineCase]:
         fires("TRT010", "note", "/embed/Gather takes \\d+%"),
         "a gather that takes more than all convolutions",
     )
-    layers, at = list(start), x
-    for i in range(6):
-        layer, at = body16(f"/body/body.{i}/Conv", at)
-        layers.append(layer)
-    even = timed([*layers, *half_end(at)])
+    _, even = evenly()
     yield EngineCase("TRT010/silent-even", even, silent("TRT010"), "convolutions that share the time evenly")
-    tiny, at = list(half_start()), x
-    tiny = [Layer(t.name, t.type, t.ins, t.outs, 0.006, t.more) for t in tiny]
+
+
+def small() -> Iterator[EngineCase]:
+    """TRT011."""
+    x = half_start()[-1].outs[0]
+    _, even = evenly()
+    at = x
+    tiny = [Layer(t.name, t.type, t.ins, t.outs, 0.006, t.more) for t in half_start()]
     for i in range(60):
         to = T(f"t{i}", "fp16", (1, 8, 4, 4), "HWC8")
         tiny.append(other(f"PWN(/tail/Mul_{i})", "PointWise", [at], [to], 0.005))
@@ -182,15 +204,19 @@ def totals() -> Iterator[EngineCase]:
         "sixty pointwise layers of a few microseconds",
     )
     yield EngineCase("TRT011/silent-few", even, silent("TRT011"), "few layers, each of a tenth of a millisecond")
+
+
+def parts() -> Iterator[EngineCase]:
+    """TRT012."""
     a, b = T("a", "fp16", (8, 64, 56, 56), "HWC8"), T("b", "fp16", (8, 32, 28, 28), "HWC8")
     first = [conv("/encoder/stem/Conv", [T("in0", "fp16", (8, 8, 64, 64), "HWC8")], a, 0.1)]
     second = [
         conv("/decoder/up/Conv", [a], b, 0.2),
         conv("/decoder/out/Conv", [b], T("out1", "fp16", (8, 8, 9, 9), "HWC8"), 0.1),
     ]
-    parts = {"part0.json": engine(first, ["in0", "a"]), "part1.json": engine(second, ["a", "out1"])}
+    files = {"part0.json": engine(first, ["in0", "a"]), "part1.json": engine(second, ["a", "out1"])}
     yield EngineCase(
-        "TRT012/fires-two-parts", parts, fires("TRT012", "note", "2 engines", "3 layers"), "a model cut in two"
+        "TRT012/fires-two-parts", files, fires("TRT012", "note", "2 engines", "3 layers"), "a model cut in two"
     )
     yield EngineCase(
         "TRT012/silent-two-builds",
@@ -198,6 +224,11 @@ def totals() -> Iterator[EngineCase]:
         silent("TRT012", "warning"),
         "two builds of one model",
     )
+
+
+def sums() -> Iterator[EngineCase]:
+    """TRT016."""
+    layers, even = evenly()
     total = sum(t.ms for t in layers) + 0.016
     for factor, name in ((0.8, "fires-events-cost"), (0.98, "silent-close")):
         yield EngineCase(
@@ -206,6 +237,10 @@ def totals() -> Iterator[EngineCase]:
             fires("TRT016", "note", "add up to", "25%") if factor < 0.9 else silent("TRT016"),
             f"a run takes {factor} of the sum of its layers",
         )
+
+
+def waits() -> Iterator[EngineCase]:
+    """TRT018."""
     size, boxes = T("n", "int32", (1,)), T("boxes", "fp32", (-1, 4))
     wait = [
         conv("/stem/Conv", [IMAGE], T("f", "fp32", (8, 64, 56, 56)), 0.1),
@@ -226,6 +261,11 @@ def totals() -> Iterator[EngineCase]:
         silent("TRT018"),
         "a top-k of fixed size",
     )
+
+
+def builds() -> Iterator[EngineCase]:
+    """TRT030."""
+    x = half_start()[-1].outs[0]
     single, after = half_start(), x
     other_way = [Layer(t.name, t.type, t.ins, t.outs, t.ms, t.more) for t in single]
     float_out = T("w", "fp32", (8, 64, 28, 28))
@@ -267,85 +307,8 @@ def totals() -> Iterator[EngineCase]:
     yield EngineCase("TRT030/silent-twice", same, silent("TRT030"), "the same build twice")
 
 
-def names() -> Iterator[EngineCase]:
-    """TRT037."""
-    bare = {"Layers": [x.name for x in half_start()], "Bindings": IO}
-    yield EngineCase(
-        "TRT037/fires-names",
-        {"layers.json": json.dumps(bare) + "\n"},
-        fires("TRT037", "note", "names of the 3 layers", "profilingVerbosity=detailed"),
-        "an engine built with the default verbosity",
-    )
-    yield EngineCase("TRT037/silent-detailed", timed(half_start()), silent("TRT037"), "the same engine in detail")
-
-
-def fusions() -> Iterator[EngineCase]:
-    """FUS007, FUS008, FUS009 (engines)."""
-    tokens, hidden = [T("tokens", "fp32", (4, 128, 256))], [T("hidden", "fp32", (4, 128, 256))]
-    apart, one = attention(fused=False), attention(fused=True)
-    yield EngineCase(
-        "FUS007/fires-fp32",
-        {"layers.json": engine11(apart, tokens, hidden), "profile.json": profile(apart)},
-        fires("FUS007", "warning", "separate products and softmax in FP32", "Build in FP16"),
-        "an attention in FP32 as TensorRT 11 tells it",
-    )
-    yield EngineCase(
-        "FUS007/silent-mha",
-        {"layers.json": engine11(one, tokens, hidden), "profile.json": profile(one)},
-        silent("FUS007"),
-        "an attention in one kernel",
-    )
-    start = half_start()
-    x = start[-1].outs[0]
-    out = T("/scale/Mul_output_0", "fp16", x.dims, "HWC8")
-    for count, name in ((1, "fires-one-operation"), (3, "silent-three-operations")):
-        told = {
-            "NbOperations": count,
-            "Operations": [f"auto const var{i} = pwgen::iMul(arg0, literal{i});" for i in range(count)],
-        }
-        alone = other("PWN(/scale/Mul)", "PointWiseV2", [x], [out], 0.06, **told)
-        alone.more["ParameterType"] = "PointWise"
-        yield EngineCase(
-            f"FUS008/{name}",
-            timed([*start, alone, *half_end(out)]),
-            fires("FUS008", "warning", "PWN|/scale/Mul", "single pointwise operation")
-            if count == 1
-            else silent("FUS008"),
-            f"a pointwise layer of {count} operation{'s' if count > 1 else ''}",
-        )
-    pre, post = T("pre", "fp16", x.dims, "HWC8"), T("post", "fp16", x.dims, "HWC8")
-    bn = [conv("/body/body.1/Conv", [x], pre, 0.05), other("/bn/BatchNormalization", "Scale", [pre], [post], 0.03)]
-    yield EngineCase(
-        "FUS009/fires-scale-layer",
-        timed([*start, *bn, *half_end(post)]),
-        fires("FUS009", "warning", "BatchNorm /bn/BatchNormalization is a layer of its own", "0.030 ms"),
-        "a BatchNorm that TensorRT left behind its convolution",
-    )
-
-
-def exports() -> Iterator[EngineCase]:
-    """FUS009 (models)."""
-    for training, name in ((True, "fires-training-export"), (False, "silent-evaluation-export")):
-        yield EngineCase(
-            f"FUS009/{name}",
-            {"tagger.onnx": tagger(training=training)},
-            fires(
-                "FUS009",
-                "error",
-                "training mode",
-                "BatchNorm stem.bn",
-                "model.eval",
-                place="tagger.py:15",
-                exactness="line",
-            )
-            if training
-            else silent("FUS009"),
-            f"an ONNX model exported in {'training' if training else 'evaluation'} mode",
-            source=True,
-        )
-
-
 def all_cases() -> list[EngineCase]:
     """Every case."""
-    groups = (products, moves, totals, quantization, caches, fusions, exports, names)
-    return [case for group in groups for case in group()]
+    engines = (products, moves, layouts, slices, hot, small, parts, sums, waits, builds, fusions, exports, names)
+    quantized_ones = (pooling, sums_and_pairs, gain, caches)
+    return [case for group in (*engines, *quantized_ones) for case in group()]

@@ -10,8 +10,8 @@ from tests.support.engine_cases.case import IO, EngineCase, fires, silent, timed
 from tests.support.engine_cases.nets import IMAGE, LOGITS, quantized
 
 
-def quantization() -> Iterator[EngineCase]:
-    """QNT001, QNT002, QNT007."""
+def pooling() -> Iterator[EngineCase]:
+    """QNT001: before a pooling."""
     gap, closed = quantized(gap=True), quantized(gap=False)
     says = (
         "/body/body\\.1/Conv writes FP32",
@@ -41,6 +41,11 @@ def quantization() -> Iterator[EngineCase]:
         ),
         "the same model with and without the gap: 0.069 ms is what the layers of the gap take more",
     )
+
+
+def sums_and_pairs() -> Iterator[EngineCase]:
+    """QNT001 at a residual sum, QNT002."""
+    closed = quantized(gap=False)
     a = T("a", "int8", (8, 64, 56, 56), "CHW32")
     half = [T(n, "fp16", (8, 64, 56, 56), "HWC8") for n in ("s0", "s1")]
     b = T("b", "int8", (8, 64, 56, 56), "CHW32")
@@ -83,6 +88,11 @@ def quantization() -> Iterator[EngineCase]:
     yield EngineCase(
         "QNT002/silent-border", timed(closed), silent("QNT002"), "the only Q node quantizes the network's input"
     )
+
+
+def gain() -> Iterator[EngineCase]:
+    """QNT007."""
+    gap = quantized(gap=True)
     fp16 = _as_half(gap)
     for scale, name in ((0.5, "fires-no-gain"), (1.6, "silent-faster")):
         slow = [Layer(t.name, t.type, t.ins, t.outs, t.ms * scale, t.more) for t in fp16]

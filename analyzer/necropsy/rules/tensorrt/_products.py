@@ -21,7 +21,7 @@ _ON: Final = re.compile(
     re.I,
 )
 _OFF: Final = re.compile(
-    r"simt|[sd]gemm|scudnn|ffma|dp4a|gemvx?|^sm(?:3|5|6)\d_|maxwell_|pascal_|implicit_convolve|cuda_?core|depthwise|winograd4x4_sgemm",
+    r"simt|[sd]gemm|scudnn|int8x4|ffma|dp4a|gemvx?|^sm(?:3|5|6)\d_|maxwell_|pascal_|implicit_convolve|cuda_?core|depthwise|winograd4x4_sgemm",
     re.I,
 )
 
