@@ -20,45 +20,52 @@ if TYPE_CHECKING:
 CONTEXT: Final = {"allow_interspersed_args": False}
 
 
+Words = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", show_default=False)]
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder; default: run-DATE-TIME.")]
+Why = Annotated[
+    str,
+    typer.Option("--why", metavar="QUESTION", help="What you want to know: slow, crash, compile, memory or tensorrt."),
+]
+Collect = Annotated[
+    str,
+    typer.Option(
+        "--collect",
+        metavar="NAMES",
+        help="Collect just these: logs, trace, profiler, marks, memory, nccl, nvtx, tensorrt.",
+    ),
+]
+Skip = Annotated[
+    int | None, typer.Option("--skip", metavar="N", help="Steps to pass over before the profiler (default 2).")
+]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, metavar="N", help="Steps to record (default 4).")]
+Rerun = Annotated[
+    bool,
+    typer.Option(
+        "--rerun", help="After an asynchronous CUDA error, run the command again with CUDA_LAUNCH_BLOCKING=1."
+    ),
+]
+Save = Annotated[bool, typer.Option("--save", help="Also store the report for editors, as analyze does.")]
+WithReport = Annotated[bool, typer.Option("--report/--no-report", help="Print the report after the job.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print command and environment; run nothing.")]
+PrintEnv = Annotated[
+    bool, typer.Option("--print-env", help="Print exports for a job template (Slurm, Kubernetes); run nothing.")
+]
+
+
 def command(
     context: typer.Context,
     *,
-    words: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", show_default=False)] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder; default: run-DATE-TIME.")
-    ] = None,
-    why: Annotated[
-        str,
-        typer.Option(
-            "--why", metavar="QUESTION", help="What you want to know: slow, crash, compile, memory or tensorrt."
-        ),
-    ] = "",
-    collect: Annotated[
-        str,
-        typer.Option(
-            "--collect",
-            metavar="NAMES",
-            help="Collect just these: logs, trace, profiler, marks, memory, nccl, nvtx, tensorrt.",
-        ),
-    ] = "",
-    skip: Annotated[
-        int | None, typer.Option("--skip", metavar="N", help="Steps to pass over before the profiler (default 2).")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, metavar="N", help="Steps to record (default 4).")
-    ] = None,
-    rerun: Annotated[
-        bool,
-        typer.Option(
-            "--rerun", help="After an asynchronous CUDA error, run the command again with CUDA_LAUNCH_BLOCKING=1."
-        ),
-    ] = False,
-    save: Annotated[bool, typer.Option("--save", help="Also store the report for editors, as analyze does.")] = False,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Print the report after the job.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print command and environment; run nothing.")] = False,
-    print_env: Annotated[
-        bool, typer.Option("--print-env", help="Print exports for a job template (Slurm, Kubernetes); run nothing.")
-    ] = False,
+    words: Words = None,
+    out: Out = None,
+    why: Why = "",
+    collect: Collect = "",
+    skip: Skip = None,
+    steps: Steps = None,
+    rerun: Rerun = False,
+    save: Save = False,
+    report: WithReport = True,
+    dry_run: DryRun = False,
+    print_env: PrintEnv = False,
 ) -> int:
     """Run a job with collectors in its Python processes, without a change to it, then say what happened.
 
