@@ -16,9 +16,7 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from _necropsy_capture import later
@@ -63,21 +61,19 @@ class Window:
             self._process.note("profiler", "refused", why="less than 2 GiB are free on the run folder's disk")
             self.state = "over"
             return
-        with _quiet():
-            self._prof = _profile(self._process, frames)
-            self._prof.step_num = step
-            self._prof.schedule = lambda n: _action("WARMUP" if warm and n == step else "RECORD")
-            self._prof.current_action = self._prof.schedule(step)
-            self.state = "warming"
-            self._prof.start()
+        self._prof = _profile(self._process, frames)
+        self._prof.step_num = step
+        self._prof.schedule = lambda n: _action("WARMUP" if warm and n == step else "RECORD")
+        self._prof.current_action = self._prof.schedule(step)
+        self.state = "warming"
+        self._prof.start()
         if not warm:
             self._recording(step)
 
     def boundary(self, step: int) -> None:
         """A step is over; the one of that number is about to begin."""
         if self.state == "warming":
-            with _quiet():
-                self._prof.step()
+            self._prof.step()
             self._recording(step)
         elif self.state == "recording":
             self._done += 1
@@ -88,8 +84,7 @@ class Window:
             elif self._lasted() >= ENOUGH_SECONDS or (self._frames and self._was_busy() >= ENOUGH_BUSY):
                 self.end("long enough")
             else:
-                with _quiet():
-                    self._prof.step()
+                self._prof.step()
 
     def end(self, why: str) -> None:
         """Stop and write what was recorded; does nothing when nothing is."""
@@ -176,11 +171,6 @@ class Window:
             saving=round(time.monotonic() - began, 3),
             why=why,
         )
-
-
-def _quiet() -> AbstractContextManager[Any]:
-    """Warnings of the profiler about how it is used here stay out of the job's stderr."""
-    return warnings.catch_warnings(record=True)
 
 
 def _action(name: str) -> Any:
