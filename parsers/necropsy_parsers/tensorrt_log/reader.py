@@ -41,7 +41,7 @@ LARGE: Final = 1 << 20  # bytes of a chunk from which the quicker search is aske
 _DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 NEAR: Final = 25  # lines between the name of an engine's file and an error about it
 _PLANS: Final = (b".engine", b".plan", b".trt")
-_PLAN: Final = re.compile(rb"[\w./\\:@+-]*[\w-]\.(?:engine|plan|trt)\b")
+_PLAN: Final = re.compile(rb"(?:[A-Za-z]:\\|[\w./\\@+~-])[\w./\\:@+-]*(?<=[\w-])\.(?:engine|plan|trt)\b")
 _ABOUT_PLANS: Final = ("plan-", "load-failed")
 _RANGE: Final = b"to [-4,4]"  # trtexec's placeholder for a tensor's range, one line a tensor
 _LIST: Final = ("Engine Layer Information:", "] Layers:")

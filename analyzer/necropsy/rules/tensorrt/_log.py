@@ -31,7 +31,12 @@ WITHOUT_ENGINE: Final = re.compile(
     r"|pybind11::init\(\): factory function returned nullptr",
     re.DOTALL,
 )
+# Libraries that build engines: what they raise right after an error of TensorRT is about it, whatever they say.
+BUILDERS: Final = re.compile(
+    r"[/\\](?:torch_tensorrt|tensorrt\w*|torch2trt|polygraphy|onnxruntime|onnx_tensorrt|trtorch)[/\\]"
+)
 NEAR: Final = 400  # lines between an error of TensorRT and the exception that it leads to
+NEXT: Final = 40  # such lines where the exception does not name the engine
 LISTED: Final = 3
 # Errors that only say that there is no engine, or repeat what the parser has said.
 ECHOES: Final = frozenset(
@@ -61,7 +66,18 @@ def follower(message: Record, exceptions: Exceptions) -> ExceptionRow | None:
             near = row.anchor.line - message.anchor.line
             if near <= NEAR and WITHOUT_ENGINE.search(f"{row.name}: {row.text}"):
                 return row
+            if near <= NEXT and _of_builder(row):
+                return row
     return None
+
+
+def _of_builder(row: ExceptionRow) -> bool:
+    """Whether a library that builds engines raised it, or the program asserted something about its result."""
+    frames = row.main.frames
+    if not frames:
+        return False
+    asserts = row.name == "AssertionError" and re.search(r"engine|plan|serialized", frames[-1].text or "") is not None
+    return asserts or BUILDERS.search(frames[-1].file) is not None
 
 
 def failure(message: TrtMessage, text: str, builds: TrtBuilds, exceptions: Exceptions, **changes: Any) -> Finding:
