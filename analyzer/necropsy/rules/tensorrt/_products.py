@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -87,7 +88,7 @@ def rows(layer: EngineLayer) -> int:
     return total
 
 
-def pieces(layer: EngineLayer) -> str:
-    """The nodes behind a layer's product, for messages: what was fused into it."""
-    nodes = layer_name.parse(layer.name).nodes
-    return " + ".join(nodes[:4])
+def work(layer: EngineLayer) -> int:
+    """Multiplications of the product; 0 where sizes are dynamic or untold."""
+    inward, outward = channels(layer)
+    return rows(layer) * inward * outward * math.prod(layer.shape.kernel or (1,)) // max(layer.shape.groups, 1)

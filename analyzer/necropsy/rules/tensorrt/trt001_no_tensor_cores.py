@@ -19,7 +19,7 @@ How to fix
 
 Limits
     Only kernels whose names tell are judged. Depthwise convolutions and products of fewer
-    than 8 rows have no use for Tensor Cores and are left out. Layers with fewer than 32
+    than 16 rows have no use for Tensor Cores and are left out. Layers with fewer than 32
     input channels stay a note. The cost is the layers' whole time, not what could be saved.
 
 References
@@ -39,17 +39,21 @@ from necropsy.evidence.trt_layers import TrtLayers
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 from necropsy.rules.tensorrt._claims import about_layers, by_time, of_engine, time_of
-from necropsy.rules.tensorrt._products import channels, depthwise, is_product, rows, tensor_cores
+from necropsy.rules.tensorrt._products import channels, depthwise, is_product, rows, tensor_cores, work
 
 _LOW = frozenset({"fp16", "bf16", "int8", "fp8", "int4", "fp4"})
 
 
 class Thresholds(Struct, frozen=True):
-    """`share` of all layers' time for a warning; `channels`: fewer in stay a note; `rows`: fewer are left out."""
+    """`share` of all layers' time for a warning, without a profile `work` in multiplications; else a note.
+
+    `channels`: fewer of them in stay a note; products of fewer `rows` are left out.
+    """
 
     share: float = 0.01
     channels: int = 32
-    rows: int = 8
+    rows: int = 16
+    work: int = 10_000_000
 
 
 @rule("TRT001", "no-tensor-cores", Severity.WARNING, settings=Thresholds)
@@ -70,7 +74,8 @@ def check(trt_layers: TrtLayers, onnx_nodes: OnnxNodes | None, sources: Sources,
         spent, share = time_of(view, found), view.share(found)
         first = view.layers[by_time(view, found)[0]].layer
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        loud = not few and (share is None or share >= t.share)
+        large = sum(work(view.layers[i].layer) for i in found) >= t.work
+        loud = not few and (large if share is None else share >= t.share)
         yield about_layers(
             view,
             places,
