@@ -1,14 +1,13 @@
 """Memory: the allocator's history from the start of CUDA on, written when an allocation is refused and at the end.
 
 `memory-oom-*.pickle` and `memory-*.pickle` are snapshots of `torch.cuda.memory` (open them at pytorch.org/memory_viz,
-or let `necropsy analyze` read them), `memory-stats-*.json` the allocator's counters. The history is a ring: its length
+or let `necropsy analyze` read them); the allocator's counters are among the notes. The history is a ring: its length
 is the option `memory_entries`, and what is older than that is known as live blocks only.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import pickle
 from typing import Any
@@ -17,6 +16,10 @@ from _necropsy_capture.process import Process
 
 AWAITS = ("torch",)
 ENTRIES = 50_000  # allocations and frees kept: a snapshot of some 10 MB
+COUNTERS = {
+    "peak": "allocated_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak", "retries": "num_alloc_retries",
+    "refused": "num_ooms", "allocations": "allocation.all.allocated",
+}  # fmt: skip
 MOST_REFUSED = 2  # a program that catches each refusal and goes on writes no more
 
 
@@ -53,10 +56,10 @@ class Memory:
         """Write what is known at the end of the process."""
         if not self._refused:
             self._dump("memory")
-        stats = {str(n): self._memory.memory_stats(n) for n in range(self._devices())}
-        with open(self._process.path("memory-stats", ".json"), "w", encoding="utf-8") as file:
-            json.dump({"schema": "necropsy-memory-stats/1", "devices": stats}, file)
-        self._process.note("memory", "stopped")
+        for n in range(self._devices()):
+            stats = self._memory.memory_stats(n)
+            if stats.get("allocation.all.allocated"):
+                self._process.note("memory", "counted", device=n, **{k: stats.get(v) for k, v in COUNTERS.items()})
 
     def _devices(self) -> int:
         number: int = importlib.import_module("torch.cuda").device_count()

@@ -1,0 +1,1 @@
+"""TensorRT's builders, loggers and runtimes as a job uses them, watched."""
