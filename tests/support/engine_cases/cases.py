@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.support.engine_cases.build import Layer, T, conv, engine, engine11, other, profile, reformat, summary
 from tests.support.engine_cases.case import IO, EngineCase, fires, silent, timed
-from tests.support.engine_cases.fusing import exports, fusions, names
+from tests.support.engine_cases.fusing import exports, folded, fusions, names
 from tests.support.engine_cases.nets import IMAGE, body16, half_end, half_start, quantized
 from tests.support.engine_cases.quantization import caches, gain, pooling, sums_and_pairs
 
@@ -309,6 +309,21 @@ def builds() -> Iterator[EngineCase]:
 
 def all_cases() -> list[EngineCase]:
     """Every case."""
-    engines = (products, moves, layouts, slices, hot, small, parts, sums, waits, builds, fusions, exports, names)
+    engines = (
+        products,
+        moves,
+        layouts,
+        slices,
+        hot,
+        small,
+        parts,
+        sums,
+        waits,
+        builds,
+        fusions,
+        folded,
+        exports,
+        names,
+    )
     quantized_ones = (pooling, sums_and_pairs, gain, caches)
-    return [case for group in (*engines, *quantized_ones) for case in group()]
+    return [case for group in (*engines, *models, *quantized_ones) for case in group()]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.support.engine_cases.build import T, conv, engine11, other, profile
 from tests.support.engine_cases.case import IO, EngineCase, fires, silent, timed
-from tests.support.engine_cases.models import tagger
+from tests.support.engine_cases.models import quantized_tagger, tagger
 from tests.support.engine_cases.nets import attention, half_end, half_start
 
 
@@ -60,10 +60,23 @@ def fusions() -> Iterator[EngineCase]:
     pre, post = T("pre", "fp16", x.dims, "HWC8"), T("post", "fp16", x.dims, "HWC8")
     bn = [conv("/body/body.1/Conv", [x], pre, 0.05), other("/bn/BatchNormalization", "Scale", [pre], [post], 0.03)]
     yield EngineCase(
-        "FUS009/fires-scale-layer",
+        "FUS010/fires-scale-layer",
         timed([*start, *bn, *half_end(post)]),
-        fires("FUS009", "warning", "BatchNorm /bn/BatchNormalization is a layer of its own", "0.030 ms"),
+        fires("FUS010", "warning", "BatchNorm /bn/BatchNormalization is a layer of its own", "0.030 ms"),
         "a BatchNorm that TensorRT left behind its convolution",
+    )
+
+
+def folded() -> Iterator[EngineCase]:
+    """FUS010: nothing to say."""
+    x = half_start()[-1].outs[0]
+    out = T("post", "fp16", x.dims, "HWC8")
+    inside = conv("/body/body.1/Conv + /bn/BatchNormalization", [x], out, 0.05)
+    yield EngineCase(
+        "FUS010/silent-folded",
+        timed([*half_start(), inside, *half_end(out)]),
+        silent("FUS010"),
+        "a BatchNorm that TensorRT folded into the convolution",
     )
 
 
@@ -85,5 +98,15 @@ def exports() -> Iterator[EngineCase]:
             if training
             else silent("FUS009"),
             f"an ONNX model exported in {'training' if training else 'evaluation'} mode",
+            source=True,
+        )
+    for scale, name in ((0.0, "fires-dead-channel"), (0.02, "silent-usable")):
+        yield EngineCase(
+            f"QNT012/{name}",
+            {"tagger.onnx": quantized_tagger(scale)},
+            fires("QNT012", "error", "1 of 4 scales", "/stem/conv/Conv_output_0_QuantizeLinear", place="tagger.py:15")
+            if scale == 0
+            else silent("QNT012"),
+            f"Q/DQ behind a convolution with per-channel scales, one of them {scale:g}",
             source=True,
         )

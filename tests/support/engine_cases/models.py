@@ -47,6 +47,26 @@ def tagger(*, training: bool, metadata: bool = False) -> bytes:
     return data
 
 
+def quantized_tagger(scale: float) -> bytes:
+    """A convolution with a Q/DQ pair behind it; `scale` is that of the second of four channels."""
+    import numpy as np
+
+    arrays: dict[str, np.ndarray] = {
+        "stem.conv.weight": np.ones((4, 3, 3, 3), np.float32),
+        "scales": np.array([0.02, scale, 0.02, 0.02], np.float32),
+        "zeros": np.zeros(4, np.int8),
+    }
+    conv, quantized = "/stem/conv/Conv_output_0", "/stem/conv/Conv_output_0_q"
+    pair = ("scales", "zeros")
+    nodes = [
+        helper.make_node("Conv", ["image", "stem.conv.weight"], [conv], "/stem/conv/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", [conv, *pair], [quantized], f"{conv}_QuantizeLinear", axis=1),
+        helper.make_node("DequantizeLinear", [quantized, *pair], ["tags"], f"{conv}_DequantizeLinear", axis=1),
+    ]
+    data: bytes = _model(nodes, [numpy_helper.from_array(a, n) for n, a in arrays.items()]).SerializeToString()
+    return data
+
+
 def _model(nodes: Sequence[NodeProto], initializers: Sequence[TensorProto]) -> ModelProto:
     graph = helper.make_graph(
         nodes,
