@@ -326,4 +326,4 @@ def all_cases() -> list[EngineCase]:
         names,
     )
     quantized_ones = (pooling, sums_and_pairs, gain, caches)
-    return [case for group in (*engines, *models, *quantized_ones) for case in group()]
+    return [case for group in (*engines, *quantized_ones) for case in group()]
