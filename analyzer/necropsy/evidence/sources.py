@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from necropsy_parsers.messages.python_warning import PythonWarning
 from necropsy_parsers.messages.thread_stack import ThreadStack
+from necropsy_parsers.onnxmodel.records import OnnxNode
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text.traceback import PythonTraceback
 
@@ -27,7 +28,7 @@ class Sources(Table[SourceRow]):
 
     name = "sources"
     row = SourceRow
-    accepts = (PythonTraceback, PythonWarning, ThreadStack)
+    accepts = (PythonTraceback, PythonWarning, ThreadStack, OnnxNode)
     supply = "--source DIR: the folder of the user's sources"
     columns: ClassVar[dict[str, str]] = {"file": "as the inputs name it", "quoted": "lines of it that they quote"}
 
@@ -44,6 +45,8 @@ class Sources(Table[SourceRow]):
                 frames += [*exc.frames, *exc.user_frames]
         elif isinstance(record, PythonWarning | ThreadStack):
             frames += record.frames
+        elif isinstance(record, OnnxNode):
+            frames += record.stack
         for frame in frames:
             if frame.line is not None:
                 self.quoted.setdefault(frame.file, {})[frame.line] = frame.text
