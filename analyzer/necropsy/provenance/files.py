@@ -113,10 +113,14 @@ class SourceTree:
         """Sources below the folders that the user named; if none was named, those around the inputs."""
         names = self._names()
         named = {n.absolute() for n in self._named}
-        every = [p for paths in names.values() for p in paths]
+        every = [p for paths in names.values() for p in paths if p.suffix == ".py"]
         if named:
             every = [p for p in every if named & set(p.absolute().parents)]
         return every[:limit]
+
+    def notebooks(self, limit: int) -> list[Path]:
+        """Notebooks below the folders that the user named, then those around the inputs."""
+        return [p for paths in self._names().values() for p in paths if p.suffix == ".ipynb"][:limit]
 
     def text(self, path: Path) -> str:
         """A source as it is, line ends included; "" for what cannot be read."""
@@ -209,7 +213,7 @@ class SourceTree:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     queue.append(Path(entry.path))
-                elif entry.name.endswith(".py"):
+                elif entry.name.endswith((".py", ".ipynb")):
                     found = self._index.setdefault(entry.name, [])
                     if (path := Path(entry.path)) not in found:
                         found.append(path)

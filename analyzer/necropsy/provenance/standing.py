@@ -1,4 +1,4 @@
-"""How a local source stands to what a log quoted: the same, changed since the run, or one of several that fit.
+"""How a local source stands to what a log quoted: the same, changed since the run, one of several, a notebook's cell.
 
 A place keeps the number that the log gave: it is what ran. Where the local file has moved the line, holds it no more,
 or where two files could be meant, this says so in words.
@@ -12,6 +12,7 @@ from typing import Final
 
 from necropsy.finding import Place
 from necropsy.provenance.files import SourceTree, quotes
+from necropsy.provenance.notebooks import cell_of, number_of, of_notebook
 
 _TELLING: Final = 8  # characters of a line that is looked for elsewhere: `else:` stands everywhere
 _LISTED: Final = 3
@@ -19,6 +20,8 @@ _LISTED: Final = 3
 
 def standing(tree: SourceTree, place: Place) -> str:
     """A sentence about the local source of a place; "" where there is none, or nothing to say."""
+    if of_notebook(place.file):
+        return _cell(tree, place)
     if place.line is None or place.file.startswith("<"):
         return ""
     path = tree.path(place.file)
@@ -32,6 +35,18 @@ def standing(tree: SourceTree, place: Place) -> str:
         return ""
     others = ", ".join(_named(p) for p in rivals[:_LISTED]) + (", ..." if len(rivals) > _LISTED else "")
     return f"{len(rivals) + 1} files fit: {_named(path)} is shown, {others} could be meant; --source DIR decides"
+
+
+def _cell(tree: SourceTree, place: Place) -> str:
+    """Which cell of a notebook it is."""
+    cell, number = cell_of(tree, place), number_of(place.file)
+    if cell is None:
+        told = f"the cell that ran as In [{number}]" if number is not None else "a cell of a notebook"
+        return f"{told}; with its .ipynb beside the log, or below --source DIR, it is told which one"
+    now = f" (In [{cell.number}] there)" if cell.number is not None else ""
+    if cell.sure:
+        return f"cell {cell.position} of {_named(cell.path)}{now}"
+    return f"perhaps cell {cell.position} of {_named(cell.path)}{now}: it holds this line"
 
 
 def _stands(tree: SourceTree, path: Path, place: Place) -> bool:

@@ -2,6 +2,7 @@
 
 RuntimeError                              Traceback (most recent call last)
 Cell In[5], line 3                                    (IPython 8; before: Input In [5], in <cell line: 3>())
+Cell In[4], line 2, in step(x)                        (IPython 8.7 and later)
 ----> 3 model(x)
 File ~/projects/vit/net.py:12, in Net.forward(self, x)     (before 7.33: ~/projects/vit/net.py in forward(self, x))
 ---> 12         return self.b(h)
@@ -16,7 +17,10 @@ from necropsy_parsers.records import Frame
 
 HEADER: Final = re.compile(r"^[A-Za-z_][\w.]*\s{2,}Traceback \(most recent call last\)$")
 _FRAMES: Final = (
-    re.compile(r"^(?:Cell|Input) In ?\[(?P<cell>\d+)\],? (?:line (?P<line>\d+)|in (?P<function>.+))$"),
+    re.compile(
+        r"^(?:Cell|Input) In ?\[(?P<cell>\d+)\],? "
+        r"(?:line (?P<line>\d+)(?:,? in (?P<inner>[\w.<>]+)\b.*)?|in (?P<function>.+))$"
+    ),
     re.compile(r"^File (?P<file>\S.*?\.\w+|<[^>]+>):(?P<line>\d+),? in (?P<function>[\w.<>]+)"),
     re.compile(r"^(?P<file><ipython-input-\d+-\w+>|(?:[~/]|[A-Za-z]:\\)\S*\.py) in (?P<function>[\w.<>]+)"),
 )
@@ -31,7 +35,7 @@ def read_frame(text: str) -> Frame | None:
             part = m.groupdict()
             file = part.get("file") or f"<ipython-input-{part['cell']}>"
             line = part.get("line")
-            return Frame(file, int(line) if line else None, part.get("function") or "<module>")
+            return Frame(file, int(line) if line else None, part.get("inner") or part.get("function") or "<module>")
     return None
 
 
