@@ -159,7 +159,9 @@ def by_line(held: Held) -> list[str]:
 
 
 def by_part(held: Held) -> list[str]:
-    """What is told of all blocks, as a fact."""
+    """What is told of all blocks, as a fact; nothing where no stack says anything."""
+    if set(held.parts) <= {""}:
+        return []
     return [f"{name or 'other'}: {human_bytes(n)}" for name, n in held.parts.items()]
 
 

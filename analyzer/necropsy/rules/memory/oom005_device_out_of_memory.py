@@ -210,10 +210,10 @@ def check(
         if snapshot is not None and (held := held_of(snapshot)).lines and verdict.kind == "exhaustion":
             large = large_of(held, LARGE)
             message = f"{message.rstrip('.')}; {sentence(snapshot, held, large)}"
-            fixes = tuple(dict.fromkeys((*fixes_of(held, large), *(f for f in fixes if f is not _SNAPSHOT))))[
-                :MOST_FIXES
-            ]
-            facts = {"held by line (blocks)": by_line(held), "held by kind": by_part(held), **facts}
+            better = (*fixes_of(held, large), *(f for f in fixes if f is not _SNAPSHOT))
+            fixes = tuple(dict.fromkeys(better))[:MOST_FIXES]
+            told_of = {"held by line (blocks)": by_line(held), "held by kind": by_part(held)}
+            facts = {**{k: v for k, v in told_of.items() if v}, **facts}
             related = (Related(snapshot.anchor, "the snapshot that tells what held the memory"),)
         yield from told(
             m,
