@@ -30,9 +30,15 @@ class Columns:
         return self.arrays[column]
 
     def take(self, rows: Array) -> Columns:
-        """Some of the rows, in memory."""
+        """Some of the rows, in memory; columns of one value stay without bytes."""
         length = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
-        return Columns({k: np.asarray(v[rows]) for k, v in self.arrays.items()}, length)
+        return Columns({k: _taken(v, rows, length) for k, v in self.arrays.items()}, length)
+
+
+def _taken(array: Array, rows: Array, length: int) -> Array:
+    if len(array) and array.strides == (0,):
+        return np.broadcast_to(array[0], length)
+    return np.asarray(array[rows])
 
 
 class Constant(Struct, frozen=True):

@@ -59,8 +59,8 @@ def check(searches: UnusedSearches | None, traces: Traces | None, t: Thresholds)
     for search in searches or ():
         yield from_record(
             search,
-            "DDP walks the graph in every iteration to find unused parameters (find_unused_parameters=True) and found "
-            "none: work for nothing, unless other iterations leave some out.",
+            "find_unused_parameters=True makes DDP walk the graph in every iteration; it found no unused parameter: "
+            "work for nothing, unless other iterations leave some out.",
             Severity.NOTE,
             fixes=_FIXES,
         )
@@ -72,8 +72,8 @@ def check(searches: UnusedSearches | None, traces: Traces | None, t: Thresholds)
             continue
         yield about(
             p,
-            f"DDP searches for unused parameters in every {p.step_word}{in_function(found.place)} "
-            f"(find_unused_parameters=True): {ms(p.per_step(found.ns))} of the host, for nothing if all are used.",
+            f"find_unused_parameters=True makes DDP walk the graph in every {p.step_word}{in_function(found.place)}: "
+            f"{ms(p.per_step(found.ns))} of the host, for nothing if all parameters are used.",
             Severity.NOTE,
             shows="torch.distributed.ddp.reducer::search_unused_parameters",
             places=[found.place],

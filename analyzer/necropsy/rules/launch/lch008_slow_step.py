@@ -138,16 +138,16 @@ def _sized(p: Profile, slow: Slow) -> Finding:
     numbers = [int(n) for n in p.steps.number[slow.steps]]
     longest = int(p.steps.length[slow.steps].max())
     one = len(numbers) == 1
-    listed = f"Step {numbers[0]} takes" if one else f"{len(numbers)} of {len(p.steps)} steps take up to"
-    whose = "its sizes" if one else "their sizes"
-    why = (
-        f"{'it is' if one else 'they are'} the first of {whose}, for which libraries often choose or build kernels once"
+    which = f"Step {numbers[0]} is" if one else f"{len(numbers)} of {len(p.steps)} steps are"
+    what, why = (
+        (f"the first of {'its' if one else 'their'} sizes", "libraries often choose or build kernels once a size")
         if slow.sizes == "first"
-        else f"{whose} are not those of the usual steps, so that the times cannot be compared"
+        else ("of other sizes than the usual ones", "such times cannot be compared")
     )
+    times = f"{longest / slow.usual:.1f} times the usual {ms(slow.usual)}"
     return about(
         p,
-        f"{listed} {ms(longest)}, {longest / slow.usual:.1f} times the usual {ms(slow.usual)}: {why}.",
+        f"{which} {what} and take{'s' if one else ' up to'} {ms(longest)}, {times}: {why}.",
         Severity.NOTE,
         shows=f"ProfilerStep#{numbers[0]}" if p.steps.how == "annotation" else "operators with other Input Dims",
         event=f"slow step@{p.input}",
