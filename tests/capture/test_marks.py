@@ -156,3 +156,44 @@ def test_operators_of_a_real_job_are_on_their_lines(tmp_path: Path) -> None:
     backward = np.flatnonzero((r.forward_of >= 0) & r.where(r.ops, "aten::threshold_backward", exact=True))
     m = Moments(p, r.user_frame_of_ops(backward), r.times_of_ops(backward), np.ones(len(backward), np.int64))
     assert {line for _, line, _ in marked_lines(m)} == planted["aten::relu"]
+
+
+NVTX = """
+OPEN, SEEN = [], []
+def push_range(name): OPEN.append(name); SEEN.append((len(OPEN), name))
+def pop_range(): OPEN.pop()
+"""
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_lines_as_nvtx_ranges(tmp_path: Path, package: bool) -> None:
+    """From the import of torch to the end, for tools that attach from outside; without NVTX it is noted."""
+    if package:
+        (tmp_path / "nvtx.py").write_text(NVTX, encoding="utf-8")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "job.py").write_text(
+        "import sys, torch\n"
+        "def inner():\n"
+        "    return len(nvtx.OPEN) if nvtx else 0\n"
+        "nvtx = sys.modules.get('nvtx')\n"
+        "print(inner())\n"
+        "raise SystemExit(4)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "run").mkdir()
+    settings = {"folder": str(tmp_path / "run"), "collect": {"marks": ["torch"]}, "nvtx": True}
+    env = {**os.environ, "PYTHONPATH": str(BOOTSTRAP), "NECROPSY_CAPTURE": json.dumps(settings)}
+    done = subprocess.run(
+        [sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    (path,) = (tmp_path / "run").glob("process-*.json")
+    notes = [n for n in json.loads(path.read_text())["notes"] if n["collector"] == "marks"]
+    assert (done.returncode, done.stderr) == (4, "")
+    if package:
+        assert done.stdout == "2\n"  # line 5, and line 3 inside it
+        assert [n["what"] for n in notes] == ["started", "stopped"]
+        assert notes[1]["lines"] >= 4
+    else:
+        assert done.stdout == "0\n"
+        assert [n["what"] for n in notes] == ["failed"]
