@@ -132,7 +132,7 @@ def incidents(rows: Iterable[GraphBreak], tallies: Mapping[Key, Tally]) -> list[
     rows = sorted(rows, key=lambda r: r.seq)
     known = _known(rows)
     groups: dict[Key, Incident] = {}
-    counted: dict[Key, set[Key]] = {}
+    counted: dict[Key, dict[Key, None]] = {}  # in order of reading
     for row in rows:
         frame, inner = _claim(row, known)
         cause = WRAPPER if _in_wrapper(row, known) else cause_of(row.kind, row.context, row.explanation)
@@ -146,7 +146,7 @@ def incidents(rows: Iterable[GraphBreak], tallies: Mapping[Key, Tally]) -> list[
         elif found.place is not None and frame is not None and not found.place.text and frame.text:
             found.place = replace(found.place, text=frame.text, function=plain_function(frame.function))
         found.rows.append(row)
-        counted.setdefault(key, set()).add(key_of(row))
+        counted.setdefault(key, {})[key_of(row)] = None
     for key, incident in groups.items():
         for tally in (tallies[k] for k in counted[key]):
             incident.count += tally.count

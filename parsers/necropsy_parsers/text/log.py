@@ -35,7 +35,7 @@ from necropsy_parsers.text.writer import Writer, belongs, kind_of, same_head
 # Literals besides the messages' own that make a line worth reading.
 BASE_TRIGGERS: Final = (b"Traceback", b'  File "', b"rror", b"ERROR", b"xception", b"exit", b"[E] ", b"FAILED")
 PATIENCE: Final = 40  # lines of others after which a silent writer's message is over; woven, each has its turn
-TRACE_PATIENCE: Final = 200  # the same of a traceback, which torn apart is lost
+TRACE_PATIENCE: Final = 200  # the same of a traceback in its middle, which torn apart is lost
 WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
 SAMPLE_LINES: Final = 400  # of the head, for `vote`
 _SHAPE: Final = re.compile(r"0x[0-9a-f]+|\d+")
@@ -275,7 +275,7 @@ class LogReader:
         if number - heard <= max(PATIENCE, 4 * len(self._heard)):
             return
         writer = self._heard[oldest]
-        if not writer.trace.open or number - heard > max(TRACE_PATIENCE, 20 * len(self._heard)):
+        if not writer.trace.waiting or number - heard > max(TRACE_PATIENCE, 20 * len(self._heard)):
             del self._open[oldest]
             yield from self._close(writer)
 
