@@ -218,6 +218,11 @@ def parts() -> Iterator[EngineCase]:
     yield EngineCase(
         "TRT012/fires-two-parts", files, fires("TRT012", "note", "2 engines", "3 layers"), "a model cut in two"
     )
+    apart = {
+        "clip.json": engine([conv("/text/Conv", [T("in0", "fp16", (8, 8, 9, 9), "HWC8")], a, 0.1)], ["in0", "a"]),
+        "vae.json": engine([conv("/decoder/Conv", [T("z", "fp16", (8, 8, 9, 9), "HWC8")], b, 0.1)], ["z", "b"]),
+    }
+    yield EngineCase("TRT012/silent-two-models", apart, silent("TRT012"), "engines of two models in one folder")
     yield EngineCase(
         "TRT012/silent-two-builds",
         {"a.json": engine(quantized(gap=True), IO), "b.json": engine(quantized(gap=False), IO)},

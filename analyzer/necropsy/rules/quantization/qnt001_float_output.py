@@ -129,6 +129,7 @@ def _finding(
     verb = "layer only converts" if len(converts) == 1 else "layers only convert"
     facts: dict[str, Fact] = {
         "gaps": len(found),
+        "quantized by": "Q/DQ nodes" if explicit(view) else "calibration or given ranges",
         "converting": [described(view, places, i) for i in converts[:_SHOWN]],
         "in floating point": [described(view, places, i) for g in found for i in g.floats][:_SHOWN],
         "missing quantization": stops,

@@ -17,7 +17,8 @@ How to fix
     `min_block_size` so that small parts stay in PyTorch.
 
 Limits
-    A note. Engines count as parts if they lie in one input or folder and share no nodes.
+    A note. Engines count as parts if they lie in one input or folder, share no nodes, and one takes a
+    tensor that another gives, or both bear names of Torch-TensorRT.
 
 References
     - https://docs.pytorch.org/TensorRT/user_guide/torch_compile.html
@@ -37,6 +38,8 @@ from necropsy.rule import rule
 from necropsy.rules.tensorrt._claims import about_layers, milliseconds
 from necropsy.rules.tensorrt._pairs import alike, same_work
 
+_MOST = 64  # engines of one folder that are compared with each other
+
 
 @rule("TRT012", "several-engines", Severity.NOTE)
 def check(trt_layers: TrtLayers, onnx_nodes: OnnxNodes | None, sources: Sources) -> Iterator[Finding]:
@@ -46,7 +49,8 @@ def check(trt_layers: TrtLayers, onnx_nodes: OnnxNodes | None, sources: Sources)
     for view in trt_layers.engines:
         groups[view.key.replace("\\", "/").partition("#")[0].rpartition("/")[0]].append(view)
     for views in groups.values():
-        if len(views) < 2 or not all(_apart(a, b) for i, a in enumerate(views) for b in views[i + 1 :]):
+        pairs = [(a, b) for i, a in enumerate(views[:_MOST]) for b in views[i + 1 : _MOST]]
+        if not pairs or not all(_apart(a, b) for a, b in pairs) or not any(_joined(a, b) for a, b in pairs):
             continue
         facts: dict[str, Fact] = {"engines": [_told(v) for v in views[:8]]}
         yield about_layers(
@@ -71,6 +75,12 @@ def _apart(a: EngineView, b: EngineView) -> bool:
     left = {n for t in a.layers for n in t.layer.nodes}
     right = {n for t in b.layers for n in t.layer.nodes}
     return bool(left) and bool(right) and not left & right and not alike(a, b) and not same_work(a, b)
+
+
+def _joined(a: EngineView, b: EngineView) -> bool:
+    """Whether one takes what the other gives, or both come of Torch-TensorRT's partitioning of one program."""
+    torch = all(any("]-[" in t.layer.name for t in v.layers) for v in (a, b))
+    return torch or bool(a.network_tensors & b.network_tensors)
 
 
 def _told(view: EngineView) -> str:
