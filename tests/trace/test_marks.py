@@ -149,3 +149,17 @@ def test_backward_belongs_to_the_line_of_its_forward_operator(tmp_path: Path) ->
 )
 def test_names(name: str, place: tuple[str, int] | None) -> None:
     assert place_of(name) == place
+
+
+def test_without_stacks_marks_stand_for_frames(tmp_path: Path) -> None:
+    """Marks cost less than stacks, and tell more: a recording may do without."""
+    t = a_run(marks=True)
+    t.events = [e for e in t.events if e["cat"] != "python_function"]
+    place = waits(report_of(tmp_path, t)).code[0]
+    assert (place.file, place.line, place.function, place.exactness) == ("train.py", 4, "", "line")
+    p = profile_of(tmp_path, t)
+    assert len(p.steps) == 4
+    sites = p.work_sites(p.rank.kernels, np.ones(len(p.rank.kernels), np.bool_))
+    assert [(s.place.file, s.place.line) for s in sites if s.place is not None] == [("net.py", 11)]
+    t.events = [e for e in t.events if not e["name"].startswith("ProfilerStep")]
+    assert profile_of(tmp_path, t).steps.how == "window"  # a line that runs again and again is no step

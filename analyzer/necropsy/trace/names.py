@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.trace.marks import place_of
+
 from necropsy.provenance.frames import is_library
 
 _FRAME: Final = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.*)$", re.S)
@@ -39,17 +41,23 @@ PACKAGES: Final = frozenset(
 
 
 class FrameName(Struct, frozen=True):
-    """A frame's name taken apart; `kind` is user, package, python, builtin or module."""
+    """A frame's name taken apart; `kind` is user, package, python, builtin or module.
+
+    `mark`: it is a line that a capture marked, in a trace without frames, and has no function.
+    """
 
     kind: str
     file: str = ""
     line: int | None = None
     function: str = ""
+    mark: bool = False
 
 
 @lru_cache(maxsize=65536)
 def parsed(name: str) -> FrameName:
     """The parts of a frame's name."""
+    if (marked := place_of(name)) is not None:
+        return FrameName("user", *marked, mark=True)
     if name.startswith("<built-in") or name.startswith("<method") or name.startswith("<slot"):
         return FrameName("builtin", function=name)
     if name.startswith("nn.Module: "):

@@ -36,6 +36,8 @@ REPLAYED: Final = 0.2  # of the device's time from which a trace is one of repla
 # optimizer stepped.
 WHOLE: Final = 0.5
 
+MARKED: Final = "marked while it ran"  # how a place is known that a mark of a capture tells
+
 # Part of the steps' time by which the device must be late at their end to be told by its own pace.
 BEHIND: Final = 0.5
 
@@ -239,10 +241,12 @@ class Profile:
     # -- groups ---------------------------------------------------------------
 
     def place(self, frame: int, how: str = "profiler") -> Place | None:
-        """A Python frame as a place: the function, since a trace tells only where it begins."""
+        """A Python frame as a place: the function, since a trace tells only where it begins; of a mark the line."""
         if frame < 0:
             return None
         name = self.rank.frame_names[int(self.rank.frames["name"][frame])]
+        if name.mark:
+            return Place(name.file, name.line, None, "", "", "line", MARKED)
         return Place(name.file, name.line, None, plain_function(name.function), "", "function", how)
 
     def placed(self, frames: Rows, times: Rows, ns: Rows | None = None) -> Place | None:

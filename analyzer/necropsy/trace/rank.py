@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from necropsy_parsers.trace.columns import Columns
+from necropsy_parsers.trace.kinds import KINDS
+from necropsy_parsers.trace.marks import KIND
 from necropsy_parsers.trace.model import Trace
 
 from necropsy.trace.intervals import Cover
@@ -64,8 +66,13 @@ class RankTrace:
 
     @cached_property
     def frames(self) -> Columns:
-        """Python frames."""
-        return self.kind("frame")
+        """Python frames; of a trace without stacks the lines that a capture marked, which stand for the user's."""
+        frames = self.kind("frame")
+        if len(frames) or KIND not in self.trace.kinds:
+            return frames
+        marks = self.trace.kinds[KIND]
+        blank = {c: np.full(len(marks), NONE, np.int64) for c in KINDS["frame"].columns}
+        return Columns({**blank, **marks.arrays}, len(marks))
 
     @cached_property
     def annotations(self) -> Columns:
@@ -327,8 +334,6 @@ class RankTrace:
 
 
 def _nothing(name: str) -> Columns:
-    from necropsy_parsers.trace.kinds import KINDS
-
     arrays: dict[str, NDArray[np.int64]] = {c: np.empty(0, np.int64) for c in (*_COLUMNS, *KINDS[name].columns, "id")}
     return Columns(arrays, 0)
 

@@ -114,7 +114,7 @@ def _by_function(rank: RankTrace) -> Steps | None:
     if not len(rank.frames):
         return None
     main = rank.frames["thread"] == rank.main_thread
-    users = np.array([n for n, f in rank.frame_names.items() if f.kind == "user"], np.int64)
+    users = np.array([n for n, f in rank.frame_names.items() if f.kind == "user" and not f.mark], np.int64)
     rows = np.flatnonzero(main & np.isin(rank.frames["name"], users))
     low, high = rank.window
     best: tuple[int, Rows] | None = None
