@@ -14,18 +14,16 @@ from necropsy_parsers.source import open_sources
 import necropsy
 from necropsy.config import Config
 from necropsy.correlate import correlate
-from necropsy.correlate.generated import with_generated
 from necropsy.correlate.outlived import outlived
-from necropsy.correlate.statements import with_statements
 from necropsy.evidence import Evidence
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.clocks import Clocks
-from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding
 from necropsy.processes import runs
 from necropsy.provenance.files import SourceTree
+from necropsy.provenance.resolvers import resolved
 from necropsy.reading import Outcome, Task, deferrable, read_all
 from necropsy.report import InputRow, NotEvaluated, Report
 from necropsy.rule import all_rules
@@ -116,8 +114,7 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
             report.not_evaluated.append(NotEvaluated(rule.code, fault, "a report of this fault to Necropsy"))
     general = frozenset(r.code for r in all_rules() if r.general)
     found = correlate(found, general, loaded.evidence.get(Clocks).starts())
-    found = with_generated(found, loaded.evidence.get(InductorKernels))
-    found = with_statements(found, loaded.evidence.get(Sources).tree)
+    found = resolved(found, loaded.evidence)
     report.findings = outlived(found, loaded.evidence.get(Activity))
     report.runs = runs(loaded.evidence, report.findings)
     report.steps = stepping(loaded.evidence, report.findings)

@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 import necropsy
-from necropsy.correlate.generated import with_generated
 from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Severity
+from necropsy.provenance.resolvers.generated import with_generated
 from necropsy.trace.claim import about
 from necropsy.trace.generated import Generated, by_line
 from necropsy.trace.profile import Profile

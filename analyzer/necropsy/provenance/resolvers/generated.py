@@ -7,14 +7,23 @@ that was generated says which lines each of them computes. Kernels one of which 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.finding import MAX_PLACES, Finding, Place, Rests
 
 if TYPE_CHECKING:
-    from necropsy.evidence.inductor_kernels import InductorKernels
+    from necropsy.evidence import Evidence
+
+
+ORDER: Final = 10  # what generated code says holds whatever the sources say
+
+
+def resolve(found: Iterable[Finding], evidence: Evidence) -> list[Finding]:
+    """The findings; those about compiled kernels with the lines that these compute."""
+    return with_generated(found, evidence.get(InductorKernels))
 
 
 def with_generated(found: Iterable[Finding], table: InductorKernels) -> list[Finding]:

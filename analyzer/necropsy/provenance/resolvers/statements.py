@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from necropsy.evidence.sources import Sources
 from necropsy.finding import MAX_PLACES, Confidence, Finding, Place, Rests
 from necropsy.provenance.files import SourceTree
 
 if TYPE_CHECKING:
+    from necropsy.evidence import Evidence
     from necropsy.provenance.statements.functions import Module
     from necropsy.trace.profile import Moments, Profile
 
@@ -30,6 +32,14 @@ MARKED: Final = "marked while it ran"
 MOST_OF_IT: Final = 0.8  # part of a claim's weight on the lines told, from which they are the claim
 CALLS: Final = 16  # calls of a function that are looked at for one finding, evenly spread
 PLAIN: Final = Rests()
+
+
+ORDER: Final = 20
+
+
+def resolve(found: Iterable[Finding], evidence: Evidence) -> list[Finding]:
+    """The findings; those of traces with lines where marks or the sources at hand tell them."""
+    return with_statements(found, evidence.get(Sources).tree)
 
 
 def with_statements(found: Iterable[Finding], tree: SourceTree) -> list[Finding]:
