@@ -20,7 +20,7 @@ EXACTNESS: Final = {
     "function": "the function is certain, the line in it is not",
     "module": "the file is certain, the line in it is not",
 }
-# What `how` of places begins with whose line was found by reading the source (correlate/statements.py).
+# What `how` of places begins with whose line was found by reading the source (provenance/resolvers/statements.py).
 READ: Final = "source read against the trace"
 MARKED: Final = "marked while it ran"
 # Numbers that are names: 12345 is a process, 12,345 would be an amount.
