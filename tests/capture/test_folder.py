@@ -9,7 +9,7 @@ import pytest
 
 import necropsy
 from necropsy import api
-from necropsy.capture.folder import FolderError, make, steering, without_secrets
+from necropsy.capture.folder import FolderError, default_folder, make, steering, task, without_secrets
 from necropsy.capture.plan import BOOTSTRAP, SETTINGS, plan
 from necropsy.capture.shown import dry, exports
 
@@ -40,6 +40,26 @@ def test_the_environment_holds_what_steers_and_no_secret() -> None:
         "WANDB_API_KEY": "x", "MYRANK": "1", SETTINGS: "{}",
     }  # fmt: skip
     assert steering({**kept, **dropped}) == kept
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [
+        ({}, None),
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}, 3),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+        ({"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 1),
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}, 5),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, None),
+    ],
+)
+def test_one_of_many_launchers_knows_its_number(environment: dict[str, str], number: int | None) -> None:
+    assert task(environment) == number
+
+
+def test_tasks_of_a_slurm_job_agree_on_a_folder() -> None:
+    assert default_folder({"SLURM_JOB_ID": "4411"}) == "run-4411"
+    assert default_folder({}).startswith("run-2")
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:

@@ -191,6 +191,15 @@ class Terminal:
         return seen
 
 
+def test_tasks_of_one_job_write_beside_each_other(tmp_path: Path) -> None:
+    for number in ("0", "1"):
+        environment = {**os.environ, "SLURM_PROCID": number, "SLURM_NTASKS": "2"}
+        done = capture("sh", "-c", "echo $SLURM_PROCID", cwd=tmp_path, env=environment)
+        assert (done.returncode, done.stdout) == (0, f"{number}\n".encode())
+        assert b"necropsy analyze run reads them together" in done.stderr
+    assert (tmp_path / "run" / "rank-1" / "output.log").read_text() == "1\n"
+
+
 def test_a_terminal_stays_one(tmp_path: Path) -> None:
     program = (
         "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty(), *os.get_terminal_size());"

@@ -67,7 +67,7 @@ def test_a_compiled_training_job(tmp_path: Path) -> None:
         [sys.executable, "-m", "necropsy", "analyze", "run"],
         cwd=tmp_path, env={**os.environ, "COLUMNS": "100"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    first = report.partition("\n")[2].rpartition("necropsy: necropsy analyze run says this again.\n")[0]
+    first = report.partition("\n")[2].rpartition("necropsy: to see this again: necropsy analyze run\n")[0]
     assert again.stdout == first
 
 

@@ -30,7 +30,15 @@ _STEERS: Final = re.compile(
     r"|NECROPSY)(?:_|$)|(?:LOCAL_|GROUP_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$|PYTHON(?:FAULTHANDLER|MALLOC|OPTIMIZE"
     r"|UNBUFFERED|HASHSEED|NOUSERSITE|DEVMODE|TRACEMALLOC)$"
 )
-_SECRET: Final = re.compile(r"(?i)token(?!iz)|secret|passw|credential|(?:^|[-_])(?:key|auth|pwd)(?:$|[-_=])|api[-_]?key")
+_SECRET: Final = re.compile(
+    r"(?i)token(?!iz)|secret|passw|credential|(?:^|[-_])(?:key|auth|pwd)(?:$|[-_=])|api[-_]?key"
+)
+_TASKS: Final = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
 _LONGEST: Final = 300  # characters of a variable
 _IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
@@ -39,9 +47,18 @@ class FolderError(Exception):
     """The run folder cannot be used; the text is one sentence."""
 
 
-def default_folder() -> str:
-    """A name for a run that was given none: `run-20261130-091502`."""
-    return time.strftime("run-%Y%m%d-%H%M%S")
+def default_folder(environment: Mapping[str, str]) -> str:
+    """A name for a run that was given none: `run-20261130-091502`, the same for all tasks of a Slurm job."""
+    job = environment.get("SLURM_JOB_ID", "")
+    return f"run-{job}" if job.isdigit() else time.strftime("run-%Y%m%d-%H%M%S")
+
+
+def task(environment: Mapping[str, str]) -> int | None:
+    """The number of this launcher where a job starts several (`srun necropsy capture ...`), or None if it is alone."""
+    for number, count in _TASKS:
+        if environment.get(number, "").isdigit() and environment.get(count, "").isdigit():
+            return int(environment[number]) if int(environment[count]) > 1 else None
+    return None
 
 
 def make(path: Path) -> None:

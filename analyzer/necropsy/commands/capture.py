@@ -87,7 +87,9 @@ def command(
     from necropsy.capture import folder as runs
     from necropsy.capture.plan import plan
 
-    where = Path(out or runs.default_folder()).absolute()
+    whole = Path(out or runs.default_folder(os.environ)).absolute()
+    number = None if print_env else runs.task(os.environ)
+    where = whole if number is None else whole / f"rank-{number}"
     try:
         made = plan(words or (), str(where), why=why, collect=names, options=options)
     except ValueError as error:
@@ -103,7 +105,9 @@ def command(
     except runs.FolderError as error:
         complain(f"{error}.")
         return 2
-    return _capture(made, rerun=rerun, save=save, report=report)
+    if number is not None:
+        complain(f"this is one of several tasks; necropsy analyze {os.path.relpath(whole)} reads them together.")
+    return _capture(made, rerun=rerun, save=save and number is None, report=report and number is None)
 
 
 def _capture(made: Plan, *, rerun: bool, save: bool, report: bool) -> int:
@@ -148,7 +152,7 @@ def _afterwards(session: Any, ended: Ended, *, rerun: bool, save: bool, report: 
         found = api.analyze([name], config=load_config().override(jobs=0), progress=progress)
     if report:
         _print(found)
-        complain(f"necropsy analyze {name} says this again.")
+        complain(f"to see this again: necropsy analyze {name}")
     if save:
         from necropsy.store import project_folder
         from necropsy.store import save as store

@@ -16,7 +16,8 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.messages.process_exit import ProcessExit, signal_of
 from necropsy_parsers.messages.scheduler import JobStop
 from necropsy_parsers.messages.setting import Setting
-from necropsy_parsers.records import Record
+from necropsy_parsers.records import UNKNOWN, Origin, Record
+from necropsy_parsers.text.naming import named
 
 if TYPE_CHECKING:
     from necropsy_parsers.source import Source
@@ -51,8 +52,10 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     if found is None:
         return
     data = found.data
+    rank = named(source.name).rank  # `run/rank-3/manifest.json`, where each task has a launcher
+    origin = UNKNOWN if rank is None else Origin(rank=rank)
     for name, value in texts(data.get("environment")).items():
-        yield Setting(found.anchor(f'"{name}"'), name, value, seq=seq)
+        yield Setting(found.anchor(f'"{name}"'), name, value, rank, origin=origin, seq=seq)
     for number, run in enumerate(tables(data.get("passes")) or [{}]):
         status = run.get("status")
         yield CapturedRun(
@@ -64,21 +67,22 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
             tuple(map(str, items(data.get("collect")))),
             status if isinstance(status, int) else None,
             _number(run.get("seconds")),
+            origin=origin,
             seq=seq,
             attempt=number,
         )
         if isinstance(status, int) and status:
-            yield _end(found, status, seq, number)
+            yield _end(found, status, {"origin": origin, "seq": seq, "attempt": number})
 
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _end(found: Document, status: int, seq: int, attempt: int) -> Record:
+def _end(found: Document, status: int, common: dict[str, Any]) -> Record:
     """The end of a run that failed, as a launcher's line would tell it."""
     anchor = found.anchor(f'"status": {status}')
     killed = signal_of(status)
     if killed in _STOPS:
-        return JobStop(anchor, _STOPS[killed], "the job", "", "", "", None, False, seq=seq, attempt=attempt)
-    return ProcessExit(anchor, killed, status, None, "launcher", "", False, seq=seq, attempt=attempt)
+        return JobStop(anchor, _STOPS[killed], "the job", "", "", "", None, False, **common)
+    return ProcessExit(anchor, killed, status, None, "launcher", "", False, **common)
