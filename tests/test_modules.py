@@ -76,6 +76,10 @@ class Net(Base):
         self.backbone = torchvision.models.resnet18()
         self.heads = nn.ModuleDict({"a": nn.Linear(8, 2), "b": nn.Linear(8, 3)})
         self.shared = nn.Linear(8, 8)
+        self.grown = nn.ModuleList()
+        for _ in range(n):
+            self.grown.append(Block(8))
+        self.parsed, self.saved = parse(n)
         self.unused = nn.Linear(8, 8)
 
     def _make(self, block, n):
@@ -92,6 +96,10 @@ class Net(Base):
         x = self.layers(x)
         x = self.backbone(x)
         x = self.norm(x)
+        for grown in self.grown:
+            x = grown(x)
+        for m in self.parsed:
+            x = m(x)
         x = self.shared(x)
         x = x * 2
         x = self.shared(x) * 3
@@ -103,7 +111,7 @@ class Net(Base):
 EVERY = [
     "/stem/stem.0/Conv", "/named/conv/Conv", "/named/block/conv1/Conv", "/stages.0/conv1/Conv",
     "/layers/layers.0/conv1/Conv", "/backbone/conv1/Conv", "/heads.a/MatMul", "/shared/MatMul", "/shared_1/MatMul",
-    "/norm/LayerNormalization",
+    "/norm/LayerNormalization", "/grown.1/conv1/Conv", "/parsed.3/cv1/conv/Conv",
 ]  # fmt: skip
 
 
@@ -135,6 +143,8 @@ def lines(model: ModelSource, name: str) -> list[tuple[str, str]]:
         ("/norm/LayerNormalization", "x = self.norm(x)"),
         ("/shared_1/MatMul", "x = self.shared(x) * 3"),
         ("/shared/MatMul", "x = self.shared(x)"),
+        ("/grown.1/conv2/Conv", "y = self.conv2(y) + x"),
+        ("/parsed.7/cv2/act/Sigmoid", "x = m(x)"),
         ("/Mul", "x = x * 2"),
         ("/Mul_1", "x = self.shared(x) * 3"),
     ],

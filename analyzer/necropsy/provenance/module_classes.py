@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+APPENDED: Final = "[]"  # behind an attribute's name: what is appended to it
 CONTAINERS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 
 
@@ -71,18 +72,27 @@ def _collect(method: ast.FunctionDef | ast.AsyncFunctionDef, made: ModuleClass) 
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             _assigned(node.target, node.value, made)
         elif isinstance(node, ast.Call) and called(node) in ("add_module", "register_module") and len(node.args) == 2:
-            name = node.args[0]
+            name = node.args[0]  # add_module("x", ...)
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 made.held.setdefault(name.value, []).append(Held(node.args[1], node.lineno))
+        elif isinstance(node, ast.Call) and called(node) == "append" and (grown := _attribute(node.func)):
+            made.held.setdefault(grown + APPENDED, []).extend(Held(a, node.lineno) for a in node.args[:1])
 
 
 def _assigned(target: ast.expr, value: ast.expr, made: ModuleClass) -> None:
     if isinstance(target, ast.Tuple | ast.List):
-        values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        values = value.elts if isinstance(value, ast.Tuple | ast.List) else [value] * len(target.elts)
         for one, its in zip(target.elts, values, strict=False):
             _assigned(one, its, made)
     elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
         made.held.setdefault(target.attr, []).append(Held(value, value.lineno))
+
+
+def _attribute(function: ast.expr) -> str:
+    """The attribute of `self` whose method it is: `blocks` of `self.blocks.append`."""
+    inner = function.value if isinstance(function, ast.Attribute) else None
+    own = isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self"
+    return inner.attr if own and isinstance(inner, ast.Attribute) else ""
 
 
 def items(held: Held, owner: ModuleClass) -> dict[str, list[Held]]:

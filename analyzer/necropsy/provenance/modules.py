@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from necropsy.finding import MAX_PLACES, Place
 from necropsy.provenance.files import SourceTree
-from necropsy.provenance.module_classes import Held, ModuleClass, classes_of, items
+from necropsy.provenance.module_classes import APPENDED, Held, ModuleClass, classes_of, items
 from necropsy.provenance.module_paths import ModulePath, without_call
 from necropsy.provenance.module_sites import Site, module_sites, operation_sites
 
@@ -174,8 +174,9 @@ class ModelSource:
             where, held = self._held(owner, attribute)
             at += 1
             item = path.parts[at] if at < len(path.parts) else ""
-            while at < len(path.parts) and (inner := self._item(held, where, path.parts[at])):
-                held, at = inner, at + 1
+            added = self._held(owner, attribute + APPENDED)[1]
+            while at < len(path.parts) and (inner := self._item(held, where, path.parts[at], added)):
+                held, at, added = inner, at + 1, []
             step = replace(self._step(owner, attribute, at, held, call), item=item)
             best = step
             if step.inner is None:
@@ -183,8 +184,9 @@ class ModelSource:
             owner = step.inner
         return best
 
-    def _item(self, held: Sequence[Held], owner: ModuleClass, part: str) -> list[Held]:
-        found: list[Held] = []
+    def _item(self, held: Sequence[Held], owner: ModuleClass, part: str, added: Sequence[Held]) -> list[Held]:
+        """What an item of a container may be; `added` is what was appended to it."""
+        found = list(added) if part.isdigit() else []
         for one in held:
             known = items(one, owner)
             found += known.get(part, known.get("*", []) if part.isdigit() else [])
