@@ -42,7 +42,8 @@ class SchedulerNodes(Table[NodeOrigins]):
     def add(self, record: Any) -> None:
         """Take a scheduler node as a row, a node of a graph, and text that may hold graphs."""
         if isinstance(record, KernelText):
-            self._texts.append(record)
+            if record.clocked:  # graphs are told apart by it
+                self._texts.append(record)
             return
         key = (*_writer(record), record.name)
         if isinstance(record, NodeOrigins):

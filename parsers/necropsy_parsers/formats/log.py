@@ -82,7 +82,7 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     reader = LogReader(source.name, issues, seq, named(source.name), postpone=source.lasting)
     yield from unwrap.records(text_chunks(source.chunks(), source.name, issues), reader.records, source.name, issues)
     if awaited := reader.tallies.awaited:
-        yield KernelText(Anchor(source.name, 0, 0, 1), partial(_kernels, source, issues, seq, awaited), seq=seq)
+        yield KernelText(Anchor(source.name, 0, 0, 1), partial(_kernels, source, issues, seq, awaited), False, seq=seq)
 
 
 def _kernels(source: Source, issues: Issues, seq: int, awaited: dict[int, frozenset[bytes]]) -> Iterator[Record]:

@@ -92,4 +92,9 @@ class KernelPlan(Record, frozen=True):
 
 
 class KernelText(Postponed, frozen=True):
-    """Text that holds generated code, graphs or the scheduler's lists: of interest where something names a kernel."""
+    """Text that holds generated code, graphs or the scheduler's lists: of interest where something names a kernel.
+
+    `clocked` tells whether its records bear the clock of their lines.
+    """
+
+    clocked: bool = True

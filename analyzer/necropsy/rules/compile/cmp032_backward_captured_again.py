@@ -66,7 +66,9 @@ def check(captures: BackwardCaptures, t: Thresholds) -> Iterator[Finding]:
     for row in captures:
         if not row.first:
             key = (row.anchor.input, row.attempt, row.origin.pid, process_of(row.origin))
-            processes.setdefault(key, []).append(row)
+            rows = processes.setdefault(key, [])
+            if not (rows and _one_by_one(row) and _one_by_one(rows[-1])):
+                rows.append(row)
     if not processes:
         return
     most = max(processes.values(), key=len)
@@ -82,6 +84,11 @@ def check(captures: BackwardCaptures, t: Thresholds) -> Iterator[Finding]:
         related=tuple(Related(r.anchor, r.node or f"{r.sizes} sizes") for r in most[1:4]),
         count=sum(len(rows) for rows in processes.values()),
     )
+
+
+def _one_by_one(row: BackwardCapture) -> bool:
+    """Torch 2.4 and 2.5 print a line for each size that changed: those of one capture stand together."""
+    return row.cause == "sizes" and not row.sizes
 
 
 def _nodes(rows: Sequence[BackwardCapture]) -> Counter[str]:
