@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Final
 
-from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec import Struct, field, to_builtins
 
 from necropsy_parsers.issues import ParseIssue
 from necropsy_parsers.records import Anchor
@@ -138,7 +137,7 @@ class Report(Struct):
                 }
                 for r in self.runs
             ],
-            "steps": [asdict(s) for s in self.steps],
+            "steps": [to_builtins(s) for s in self.steps],
         }
 
 
