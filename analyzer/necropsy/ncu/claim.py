@@ -45,7 +45,7 @@ def about(
         facts["launches"] = sum(r.runs for r in group.rows)
     base: dict[str, Any] = {
         "message": message,
-        "anchor": replace(row.anchor, text=row.anchor.text if row.read == "text" else short(row.kernel)),
+        "anchor": replace(row.anchor, text=row.anchor.text if row.read == "text" else kernel_name(group, 72)),
         "severity": severity,
         "code": tuple(dict.fromkeys(places))[:MAX_PLACES],
         "facts": facts,

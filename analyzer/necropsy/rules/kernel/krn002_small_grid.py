@@ -44,6 +44,7 @@ from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.ncu.claim import about, kernel_name
 from necropsy.ncu.groups import Group, groups
 from necropsy.ncu.lines import places
+from necropsy.ncu.story import weaker
 from necropsy.rule import Judged, lacking, rule
 from necropsy.trace.claim import ms, part
 from necropsy.trace.kernelnames import is_convolution
@@ -138,6 +139,7 @@ def _finding(
         | ({} if not gains else {"speed-up by NVIDIA's estimate, at most": f"{max(gains):.0f}%"}),
         fixes=_fixes(row),
         event=f"grid:{row.kernel}:{row.grid}@{row.anchor.input}",
+        claims=weaker("KRN002", group),
     )
 
 

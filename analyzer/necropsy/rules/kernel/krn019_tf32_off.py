@@ -48,6 +48,7 @@ from necropsy.ncu.claim import about as about_launches
 from necropsy.ncu.claim import kernel_name
 from necropsy.ncu.groups import groups
 from necropsy.ncu.lines import places
+from necropsy.ncu.story import weaker
 from necropsy.releases import torch_release
 from necropsy.rule import rule
 from necropsy.trace import kernelnames
@@ -137,6 +138,7 @@ def _profiled(kernels: NcuKernels, traces: Traces | None, t: Thresholds) -> Iter
             confidence=Confidence.LIKELY,
             facts={} if busy is None else {"tensor pipe active": f"{busy:.1f}%"},
             event=f"ordinary:{row.kernel}@{row.anchor.input}",
+            claims=weaker("KRN019", group),
             fixes=(_SET, _NEWER, _AUTOCAST) if family == "matmul" else (_CONVOLUTIONS, _AUTOCAST),
         )
 
