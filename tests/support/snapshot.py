@@ -6,7 +6,8 @@
     a.refuse(64 << 20, "fit.py(39): step")
     a.write(folder / "snapshot.pickle")
 
-Stacks are innermost first. `form` is the release whose layout is written: 1.12, 2.0, 2.1 or 2.11.
+Stacks are innermost first. `form` is the layout that is written: of torch 2.11, `earlier`, `history` (blocks with the
+list of that name), or `list` (of segments, and no more).
 `python -m tests.support.snapshot` writes the cases of OOM009.
 """
 
@@ -68,7 +69,7 @@ class Allocator:
         event: dict[str, Any] = {"action": action, "addr": address, "size": size, "stream": 0, **more}
         if action == "oom":
             del event["addr"]
-        if self.form not in ("1.12", "2.0"):
+        if self.form not in ("list", "history"):
             event["time_us"] = self._time
         if self.form == "2.11":
             event |= {"compile_context": "N/A", "user_metadata": ""}
@@ -85,7 +86,7 @@ class Allocator:
                 )
             blocks.append(self._block(address, size, frames))
             at = address + -(-size // 512) * 512
-        if self.form in ("1.12", "2.0"):
+        if self.form in ("list", "history"):
             for block in blocks:
                 block.pop("address", None)
         used = sum(b["size"] for b in blocks if b["state"] != "inactive")
@@ -97,7 +98,7 @@ class Allocator:
 
     def _block(self, address: int, size: int, frames: list[dict[str, Any]]) -> dict[str, Any]:
         whole = -(-size // 512) * 512
-        if self.form in ("1.12", "2.0"):
+        if self.form in ("list", "history"):
             past = [{"addr": address, "real_size": size, "frames": frames}]
             return {"size": whole, "state": "active_allocated", "history": past}
         return {
@@ -106,7 +107,7 @@ class Allocator:
 
     def snapshot(self) -> Any:
         """The plain data."""
-        if self.form == "1.12":
+        if self.form == "list":
             return [self.segment()]
         found: dict[str, Any] = {"segments": [self.segment()], "device_traces": [[]] * self.device + [self.events]}
         if self.form == "2.11":
@@ -151,7 +152,7 @@ def cases() -> dict[str, Allocator]:
     """Folder of OOM009 -> what its program allocated."""
     kept = training(Allocator(), 60, keeps=True)
     kept.refuse(64 << 20, "fit.py(18): forward", MODULE, "fit.py(38): run_step", "fit.py(72): main")
-    large = training(Allocator(form="2.1"), 3, keeps=False)
+    large = training(Allocator(form="earlier"), 3, keeps=False)
     for _ in range(12):
         large.alloc(96 << 20, "fit.py(22): forward", MODULE, "fit.py(38): run_step", "fit.py(72): main")
     large.refuse(96 << 20, "fit.py(22): forward", MODULE, "fit.py(38): run_step", "fit.py(72): main")

@@ -11,7 +11,7 @@ from necropsy_parsers.records import Frame, Record
 
 ACTIONS: Final = (
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
-    "snapshot", "oom", "workspace_snapshot", "other",
+    "snapshot", "oom", "other",
 )  # fmt: skip
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = range(3)
 OOM: Final = ACTIONS.index("oom")

@@ -1,12 +1,12 @@
 """The plain data of a snapshot to records; every value is taken with care, since a hostile file may hold anything.
 
-What changed between releases (torch/csrc/cuda/memory_snapshot.cpp, torch/cuda/_memory_viz.py)::
+Layouts (torch/csrc/cuda/memory_snapshot.cpp; the oldest by what torch/cuda/_memory_viz.py still reads)::
 
-    1.12  a list of segments; blocks with `history` [{addr, real_size, frames}]
-    2.0   {segments, device_traces}; the trace's index is the device
-    2.1   blocks with requested_size, address and frames; time_us
-    2.2   segment_map, segment_unmap of expandable segments; allocator_settings
-    2.4   compile_context; 2.5 external_annotations; 2.9 user_metadata, and fx_* beside frames
+    oldest   a list of segments; blocks without address, with `history` [{addr, real_size, frames}]
+    then     {segments, device_traces}, the trace's index being the device; blocks with address, requested_size and
+             frames; time_us; events without a stack have no frames; allocator_settings
+    2.11     compile_context, user_metadata and external_annotations besides; a block that waits for a stream is
+             `active_pending_free`, in torch's own documentation `active_awaiting_free`
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_FRAMES: Final = 256
 MAX_SEGMENTS: Final = 1_000_000
 MAX_EVENTS: Final = 2_000_000
 MAX_DEVICES: Final = 64
-IN_USE: Final = ("active_allocated", "active_awaiting_free", "active_pending_free")
+IN_USE: Final = ("active_allocated", "active_pending_free", "active_awaiting_free")
 
 _CODES: Final = {name: n for n, name in enumerate(ACTIONS)}
 _OTHER: Final = len(ACTIONS) - 1
