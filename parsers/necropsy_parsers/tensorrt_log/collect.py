@@ -70,6 +70,14 @@ def error_parts(text: str) -> ErrorParts:
     return ErrorParts(None, "", "", "", text)
 
 
+def closed(text: str) -> str:
+    """Text without the parenthesis that closes the error around it."""
+    text = text.strip()
+    while text.endswith((")", ").")) and text.count(")") > text.count("("):
+        text = text.rstrip(".")[:-1].rstrip()
+    return text
+
+
 class Collector(Struct):
     """A message that may go on: `left` lines without a head may still belong to it."""
 

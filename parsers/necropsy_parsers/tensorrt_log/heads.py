@@ -9,6 +9,7 @@
     WARNING:torch_tensorrt [TensorRT Conversion Context]:...        Torch-TensorRT, compiled by Dynamo
     ERROR: [TRT]: 1: [...]                                          DeepStream
     E0131 12:00:00.000000 1 logging.cc:43] 1: [...]                 Triton
+    2021-06-02 10:00:05.123456: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:42] DefaultLogger ...    TF-TRT
 
 Of a line of a known message only the level is asked of whatever stands before its words, so that loggers which nobody
 listed here do no harm.
@@ -32,7 +33,7 @@ _LEVEL: Final = re.compile(
     r"\[(?P<letter>[VIWEFXUS!])\]"
     r"|\b(?P<word>INTERNAL[_ ]ERROR|VERBOSE|DEBUG|GRAPH|INFO|WARNING|WARN|ERROR|FATAL|CRITICAL"
     r"|[Ee]rror|[Ww]arning|Info)\b"
-    r"|(?:^|\s)(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d"
+    r"|(?:^|\s)(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d|: (?P<tf>[IWEF]) tensorflow/"
 )
 # The heads of loggers that print TensorRT's own messages, with which also unknown errors and warnings are TensorRT's.
 _OWN: Final = re.compile(
@@ -42,7 +43,7 @@ _OWN: Final = re.compile(
     r"|torch_tensorrt \[TensorRT Conversion Context\]:? ?"
     r"|tensorrt_execution_provider\w*\.\w+:\d+ [^\]\n]{0,80}\] \[[^\]\n]{0,24} +"
     r"(?:VERBOSE|INFO|WARNING|ERROR|\w*_ERROR)\] "
-    r"|(?:ERROR|WARN|WARNING|INFO) +TRT: "
+    r"|(?:ERROR|WARN|WARNING|INFO) +TRT: |/trt_logger\.cc:\d+\] \w+ "
 )
 _TOOL: Final = re.compile(r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[[VIWEFXUS!]\] ?(?:Error\[\d+\]: )?")
 # Another message in the same line: written by two threads at once, or without a line end.
@@ -72,6 +73,8 @@ def level_in(head: str) -> str:
             level = _WORDS.get(m["letter"].lower(), m["letter"])
         elif m["glog"]:
             level = m["glog"]
+        elif m["tf"]:
+            level = m["tf"]
         else:
             level = _WORDS[m["word"].lower()]
     return level

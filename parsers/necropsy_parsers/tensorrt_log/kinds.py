@@ -125,7 +125,7 @@ _BUILDER: Final = (
     ),
     _kind(
         "tactic-failed", ("due to exception", "due to kernel timing error", "due to oom error"),
-        r"Skipping tactic (?P<tactic>\S+) due to (?P<why>exception [\s\S]*|[\w ]+ error[\s\S]*)", "tactic", more=8,
+        r"Skipping tactic ?(?P<tactic>\S+) due to (?P<why>exception [\s\S]*|[\w ]+ error[\s\S]*)", "tactic", more=8,
         level="W",
     ),
     _kind("workspace-short", "do not have sufficient workspace memory to run", level="I"),
@@ -137,7 +137,11 @@ _BUILDER: Final = (
         "scratch-short", "skipped. Scratch requested:",
         r"Tactic: (?P<tactic>\S+) skipped\. Scratch requested: (?P<bytes>\d+), available: (?P<free>\d+)",
     ),
-    _kind("out-of-memory", ("OutOfMemory", "Cuda Runtime (out of memory)", "could not be allocated"), level="E"),
+    _kind(
+        "out-of-memory", ("OutOfMemory", "Cuda Runtime (out of memory)", "could not be allocated"),
+        r"(?:Requested amount of GPU memory \((?P<bytes>\d+) bytes\) )?could not be allocated"
+        r"|OutOfMemory|Cuda Runtime \(out of memory\)", level="E",
+    ),
     _kind(
         "cuda-error", ("Cuda Runtime (", "Cuda Driver (", "Cuda failure:"),
         r"Cuda (?:Runtime|Driver) \((?P<what>[^()\n]+)|Cuda failure: (?P<failure>[^\n]+)", level="E",
@@ -194,8 +198,9 @@ _PRECISION: Final = (
          "Check verbose logs for the list of affected weights"),
     ),
     _kind(
-        "weights-converted", "weights are affected by this issue",
-        r"- (?P<number>\d+) weights are affected by this issue: (?P<what>[^\n]+)", level="W",
+        "weights-converted", ("weights are affected by this issue", "outside of fp16 range"),
+        r"- (?P<number>\d+) weights are affected by this issue: (?P<what>[^\n]+)"
+        r"|(?P<old>[Ww]eights (?:are )?outside of fp16 range)", level="W",  # up to 7.x, an error
     ),
     _kind("affected-weights", "List of affected weights: ", r"List of affected weights: (?P<weights>[^\n]*)"),
     _kind(
@@ -257,7 +262,8 @@ UNKNOWN: Final = (
     "[E] [TRT]", "[TRT] [E]", "[F] [TRT]", "[TRT] [F]", "[W] [TRT]", "[TRT] [W]", "[TensorRT] ERROR",
     "[TensorRT] WARNING",
     "[TensorRT] INTERNAL", "Error Code ", "Error Code: ", "ERROR: [T", "WARNING: [T", "[Error][TRT]", "[Warning][TRT]",
-    "ERROR] ", "WARNING] ", "torch_tensorrt [TensorRT Conversion Context]", "[E] Error[", "ERROR TRT: ",
+    "ERROR] ", "WARNING] ", "/trt_logger.cc:",
+    "torch_tensorrt [TensorRT Conversion Context]", "[E] Error[", "ERROR TRT: ",
 )  # fmt: skip
 
 

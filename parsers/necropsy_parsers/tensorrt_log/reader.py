@@ -23,28 +23,25 @@ from necropsy_parsers.tensorrt_log.collect import (
     Collector,
     ErrorParts,
     NodeCollector,
+    closed,
     collector_for,
     error_parts,
 )
 from necropsy_parsers.tensorrt_log.heads import read_head, segments
-from necropsy_parsers.tensorrt_log.kinds import KINDS, UNKNOWN, Kind
+from necropsy_parsers.tensorrt_log.kinds import Kind
+from necropsy_parsers.tensorrt_log.profile import Profiles
 from necropsy_parsers.tensorrt_log.records import TrtMessage, TrtTimings
+from necropsy_parsers.tensorrt_log.search import LIST, PLANS, RANGE, alike, hits, kind_of
 from necropsy_parsers.tensorrt_log.timing import Timings
-from necropsy_parsers.text.search import database_for, search_for
 
 Whose = Callable[[bytes, int], tuple[str, Origin, int]]
 
 MAX_SUBJECTS: Final = 200  # names kept of alike messages
 MAX_SHAPES: Final = 5_000  # different messages kept of an input
 MAX_LAYERS: Final = 100_000
-LARGE: Final = 1 << 20  # bytes of a chunk from which the quicker search is asked for
-_DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 NEAR: Final = 25  # lines between the name of an engine's file and an error about it
-_PLANS: Final = (b".engine", b".plan", b".trt")
 _PLAN: Final = re.compile(rb"(?:[A-Za-z]:\\|[\w./\\@+~-])[\w./\\:@+-]*(?<=[\w-])\.(?:engine|plan|trt)\b")
 _ABOUT_PLANS: Final = ("plan-", "load-failed")
-_RANGE: Final = b"to [-4,4]"  # trtexec's placeholder for a tensor's range, one line a tensor
-_LIST: Final = ("Engine Layer Information:", "] Layers:")
 
 
 class _Held(Struct):
@@ -76,6 +73,7 @@ class TensorrtReader:
     def __init__(self, name: str, first_seq: int, whose: Whose, issues: Issues | None = None) -> None:
         self._name, self._seq, self._whose, self._issues = name, first_seq, whose, issues
         self._timings = Timings(name, first_seq, issues)
+        self._profiles = Profiles(name, first_seq)
         self._builds: list[builds.Open] = []
         self._begun: list[int] = []  # byte offsets at which they begin
         self._held: dict[tuple[object, ...], _Held] = {}
@@ -98,11 +96,11 @@ class TensorrtReader:
         """Take a chunk at byte `start` behind `line` lines."""
         places = _Places(chunk, line)
         upto = self._continue(chunk, 0, start, places)
-        for position in sorted(_hits(chunk)):
+        for position in sorted(hits(chunk)):
             begin = chunk.rfind(b"\n", 0, position) + 1
             if begin < upto:
                 continue
-            if chunk.startswith(_RANGE, position):
+            if chunk.startswith(RANGE, position):
                 self._ranges[len(self._builds) - 1] = self._ranges.get(len(self._builds) - 1, 0) + 1
                 continue
             stop = chunk.find(b"\n", position)
@@ -112,6 +110,7 @@ class TensorrtReader:
             if self._collector is not None or self._listing:
                 upto = self._continue(chunk, upto, start, places)
         self._timings.feed(chunk, start, line, self._begun)
+        self._profiles.feed(chunk, start, line)
         self._end = start + len(chunk), line + chunk.count(b"\n")
 
     def _continue(self, chunk: bytes, at: int, start: int, places: _Places) -> int:
@@ -133,7 +132,7 @@ class TensorrtReader:
         return at
 
     def _line(self, data: bytes, at: int, number: int) -> None:
-        if any(suffix in data for suffix in _PLANS) and (m := _PLAN.search(data)) is not None:
+        if any(suffix in data for suffix in PLANS) and (m := _PLAN.search(data)) is not None:
             self._plan = (m[0].decode("utf-8", "replace"), number)
         for text in segments(data):
             anchor = Anchor(self._name, at, at + len(data), number, text.strip()[:400])
@@ -156,7 +155,7 @@ class TensorrtReader:
             self._others += builds.memory(text, self._build(anchor).number, anchor, self._seq + anchor.start)
         elif builds.REFORMAT_LITERAL in text:
             self._reformats.append((text, self._build(anchor).number, anchor))
-        elif any(literal in text for literal in _LIST):
+        elif any(literal in text for literal in LIST):
             self._listing = True
             self._engine(anchor)
         else:
@@ -166,7 +165,7 @@ class TensorrtReader:
 
     def _message(self, text: str, data: bytes, anchor: Anchor) -> None:
         node = any(literal in text for literal in NODE_LITERALS)
-        found = None if node else _kind_of(text)
+        found = None if node else kind_of(text)
         if node:
             self._begin(None, "node-failed", text, anchor, more=0, node=True)
         elif found is not None:
@@ -191,17 +190,17 @@ class TensorrtReader:
         anchor = Anchor(anchor.input, anchor.start, stop, anchor.line, anchor.text)
         head = read_head(collector.lines[0])
         text = "\n".join([head.text, *collector.lines[1:]])
+        parts = error_parts(text)
         m = kind.regex.search(text) if kind is not None else None
-        words = {k: v.strip() for k, v in m.groupdict().items() if v} if m is not None else {}
+        words = {k: closed(v) for k, v in m.groupdict().items() if v} if m is not None else {}
         subject = words.get(kind.subject, "") if kind is not None and kind.subject else ""
         if name == "affected-weights":
             self._affected(words.get("weights", ""))
         if name in ("affected-weights", "preamble"):
             return
-        parts = error_parts(text)
         if name.startswith(_ABOUT_PLANS) and self._plan[0] and 0 <= anchor.line - self._plan[1] <= NEAR:
             words["file"] = self._plan[0]
-        key = _key(name, words, parts.text, build)
+        key = alike(name, words, parts.text, build)
         held = self._held.get(key)
         if held is None:
             if len(self._held) >= MAX_SHAPES:
@@ -313,6 +312,9 @@ class TensorrtReader:
         """Everything, builds first."""
         self._finish_message(0)
         self._timings.finish(*self._end, self._begun)
+        if not self._builds and len(self._timings.blocks):  # a piece of a log, with tactics alone
+            first = next(iter(self._timings.blocks))
+            self._builds.append(builds.Open(0, first.anchor, first.seq, last=self._end[1]))
         for b in self._builds:
             timed = self._timings.timed.get(b.number, [0, 0])
             last = b is self._builds[-1] and bool(timed[0]) and not b.over
@@ -331,6 +333,7 @@ class TensorrtReader:
         yield from reformats
         yield from self._others
         yield from (e for e in self._engines if e.layers)
+        yield from self._profiles.records()
         known = {(r.layer, r.side, r.number): f"{r.source} -> {r.target}" for r in reformats}
         yield from (self._named(layer, known) for layer in self._layers)
 
@@ -354,42 +357,3 @@ class TensorrtReader:
 _FAILED: Final = frozenset(
     {"engine-null", "no-implementation", "network-invalid", "no-profile", "node-failed", "tool-failed", "mixed-types"}
 )
-_BY_LITERAL: Final = {literal: kind for kind in KINDS for literal in kind.literals}
-_LITERALS: Final = tuple(
-    literal.encode()
-    for literal in dict.fromkeys(
-        (*_BY_LITERAL, *NODE_LITERALS, *UNKNOWN, *(f.literal for f in builds.FACTS), *builds.MEMORY_LITERALS,
-         builds.REFORMAT_LITERAL, *_LIST, _RANGE.decode(), *(p.decode() for p in _PLANS))
-    )
-)  # fmt: skip
-
-
-def _hits(chunk: bytes) -> set[int]:
-    """Where literals stand."""
-    if len(chunk) >= LARGE and (database := database_for(_LITERALS)) is not None:
-        return {position for _, position in database.find(chunk)}
-    return {position for _, position in search_for(_LITERALS).find(chunk)}
-
-
-def _kind_of(text: str) -> Kind | None:
-    for literal, kind in _BY_LITERAL.items():
-        if literal in text and kind.regex.search(text) is not None:
-            return kind
-    return None
-
-
-def _key(name: str, words: dict[str, str], text: str, build: int) -> tuple[object, ...]:
-    """What makes messages alike: kind and build; where numbers tell them apart, those, too."""
-    if name in (
-        "missing-scale",
-        "not-obeyed",
-        "int8-rejected",
-        "tactic-memory",
-        "tactic-device",
-        "workspace-more",
-        "scratch-short",
-    ):
-        return name, build
-    if name in ("error", "warning", "tactic-failed"):
-        return name, build, _DIGITS.sub("0", text)[:300]
-    return name, build, *sorted(words.items())

@@ -79,6 +79,9 @@ _VERBOSE: Final = Fix(
 )  # fmt: skip
 
 
+NEAR: Final = 60  # lines before the error in which a refused request for memory is taken for this layer's
+
+
 class _Why(Struct, frozen=True):
     """Why no kernel is left: a clause, what to do, how sure."""
 
@@ -131,6 +134,11 @@ def _why(
     asked, unit = _asked(row, tried, near)
     limit = build.workspace if build is not None else None
     short_of_pool = row.words.get("why", "").startswith("insufficient")
+    full = [m for m in near if m.kind == "out-of-memory" and row.anchor.line - m.anchor.line < NEAR]
+    if full:
+        largest = max(int(m.words.get("bytes", 0)) for m in full)
+        need = f" for {human_bytes(largest)}" if largest else ""
+        return _Why(f"the GPU ran out of memory{need} when its kernels were tried", (_FREE, _POOL))
     if (reason := next((m for m in reversed(near) if m.kind == "tactic-failed"), None)) is not None:
         said = _exception(reason.words.get("why", ""))
         if foreign:
@@ -210,7 +218,7 @@ def _asked(row: TrtMessage, tried: Sequence[TrtTactic], near: Sequence[TrtMessag
     sizes = [int(t.shortage) for t in tried if t.shortage]
     if not sizes:
         sizes = [
-            int(m.words["size"]) for m in near if m.kind == "tactic-memory" and row.anchor.line - m.anchor.line < 60
+            int(m.words["size"]) for m in near if m.kind == "tactic-memory" and row.anchor.line - m.anchor.line < NEAR
         ]
     if not sizes:
         return 0, False

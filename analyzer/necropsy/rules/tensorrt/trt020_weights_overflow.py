@@ -54,7 +54,7 @@ _BF16: Final = Fix("Use BF16 where the GPU has it: its range is that of FP32", "
 def overflows(row: TrtMessage) -> bool:
     """Whether a conversion lost values, not only precision near zero."""
     what = row.words.get("what", "")
-    return "overflow" in what or "NaN" in what or "infinity" in what or "infinite" in what
+    return "old" in row.words or "overflow" in what or "NaN" in what or "infinity" in what or "infinite" in what
 
 
 @rule("TRT020", "weights-overflow", Severity.WARNING)
@@ -63,21 +63,23 @@ def check(messages: TrtMessages, builds: TrtBuilds, nodes: OnnxNodes | None, sou
     for row in messages.of("weights-converted"):
         if not overflows(row):
             continue
-        what = row.words["what"]
+        what = row.words.get("what", "")
         half = "BF16" if "BF16" in what else "FP16"
         number = row.words.get("number", "?")
         kind = "NaN" if "NaN" in what else "infinite" if "infinit" in what else "overflowing"
         listed = f" ({named(int(number), row.subjects)})" if row.subjects and number.isdigit() else ""
         became = f"became the largest {half} value" if kind == "overflowing" else f"stay so in {half}"
         noun = "weight" if number == "1" else "weights"
-        facts: dict[str, Fact] = {"weights": int(number) if number.isdigit() else number, "kind": kind}
+        facts: dict[str, Fact] = {"weights": int(number), "kind": kind} if number.isdigit() else {"kind": kind}
         if row.subjects:
             facts["names"] = list(row.subjects[:20])
+        text = f"{number} {noun}{listed} with {kind} values {became}: results of the layers that use them are wrong in "
+        if old := "old" in row.words:
+            text = "Weights are larger than FP16 can hold (65504): TensorRT can not build their layers in "
         yield from_record(
             row,
-            f"{number} {noun}{listed} with {kind} values {became}: results of the layers that use them are wrong in "
-            f"{half}.",
-            Severity.WARNING,
+            f"{text}{half}.",
+            Severity.ERROR if old and row.level == "E" else Severity.WARNING,
             code=places_of(row.subjects[:5], row, nodes, sources),
             facts=facts,
             fixes=(_CLAMP, *by_release(major(row, builds), (_KEEP,), (_GRAPH,), (_GRAPH,)), _BF16),

@@ -52,6 +52,16 @@ _OBEY: Final = Fix(
 _GRAPH: Final = Fix("Or keep its nodes in FP32 by Cast nodes in the graph (ModelOpt AutoCast)", "code")
 
 
+_SCOPE: Final = re.compile(r", scope: .*?(?:__module\.)?(?P<path>[\w.]+)\s*$")  # TorchScript's, behind the node
+
+
+def _names(told: str) -> list[str]:
+    """The layers of one warning: a list of ONNX nodes, or a node of TorchScript with the modules it is in."""
+    if (m := _SCOPE.search(told)) is not None:
+        return [m["path"]]
+    return [told] if " = " in told else re.split(r", (?=\S)", told)
+
+
 @rule("TRT021", "layer-norm-half", Severity.WARNING)
 def check(messages: TrtMessages, builds: TrtBuilds, nodes: OnnxNodes | None, sources: Sources) -> Iterator[Finding]:
     """One finding a build."""
@@ -61,7 +71,7 @@ def check(messages: TrtMessages, builds: TrtBuilds, nodes: OnnxNodes | None, sou
             continue
         told.add((row.anchor.input, row.build))
         rows = [r for r in messages.of("layernorm-half") if (r.anchor.input, r.build) == (row.anchor.input, row.build)]
-        names = [n for r in rows for s in r.subjects for n in re.split(r", (?=\S)", s)]
+        names = [n for r in rows for s in r.subjects for n in _names(s)]
         build = builds.of(row)
         facts: dict[str, Fact] = {"layers": names[:20]} if names else {}
         if build is not None and build.opset is not None:

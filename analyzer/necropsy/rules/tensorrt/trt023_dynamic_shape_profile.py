@@ -7,14 +7,17 @@ What it means
 
 Why it happens
     The model was exported with dynamic axes, and the build gives no shapes; or a fixed axis was given
-    a range, or an input was forgotten.
+    a range, or an input was forgotten. "violate shape constraints": a node of the model can not
+    have the profile's shapes, because `forward` holds a size of the export (`view(8, -1)`), or the
+    shapes of several inputs do not go together.
 
 How to confirm
     Inputs with -1 in the log ("Adding network input: ... dimensions: (-1, ...)").
 
 How to fix
     trtexec: --minShapes, --optShapes, --maxShapes with all dynamic inputs. Python: a profile with
-    `set_shape` for each, added to the builder's configuration. Or export with fixed shapes.
+    `set_shape` for each, added to the builder's configuration. Or export with fixed shapes. Where a
+    node refuses the shapes: take sizes from the input in `forward` and export again.
 
 Limits
     Which shapes a program will need is not known here.
@@ -25,16 +28,21 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.tensorrt_log.records import TrtMessage
+
 from necropsy.claim import from_record
 from necropsy.evidence.exceptions import Exceptions
+from necropsy.evidence.onnx_nodes import OnnxNodes
+from necropsy.evidence.sources import Sources
 from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
 from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.rules.tensorrt._log import failure, of_build, some
+from necropsy.rules.tensorrt._log import failure, of_build, places_of, short, some
 
 _PROFILE: Final = Fix(
     "Add an optimization profile with a smallest, usual and largest shape of each dynamic input",
@@ -48,11 +56,26 @@ _SHAPES: Final = Fix(
     "Give trtexec the shapes of all dynamic inputs", "flag",
     command="trtexec --minShapes=NAME:1x3x224x224 --optShapes=NAME:8x3x224x224 --maxShapes=NAME:32x3x224x224 ...",
 )  # fmt: skip
+_SIZES: Final = Fix(
+    "Take sizes from the input in `forward`, export again with these axes dynamic", "code",
+    command="x.view(x.shape[0], -1)  # not x.view(8, -1)",
+)  # fmt: skip
+_SHAPES_THAT_GO: Final = Fix(
+    "Or give the profile shapes that the model accepts: run it with them in PyTorch or onnxruntime first", "config"
+)
+# A node before what TensorRT says of it: `IShuffleLayer Reshape_5: ...`, `node_of_7: ISliceLayer has ...`.
+_NODE: Final = re.compile(r"(?:^|\. )(?:I[A-Z]\w+Layer )?(?P<node>[^\s:'.]\S*): (?=\S)")
+_OF_PROFILE: Final = re.compile(
+    r"k(?P<which>MIN|OPT|MAX) values for (?P<profile>profile \d+) violate shape constraints: (?P<why>.+)", re.DOTALL
+)
+_WHICH: Final = {"MIN": "smallest", "OPT": "usual", "MAX": "largest"}
 _FIXED: Final = Fix("Or export the model with fixed shapes", "code")
 
 
 @rule("TRT023", "dynamic-shape-profile", Severity.FATAL)
-def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> Iterator[Finding]:
+def check(
+    messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, nodes: OnnxNodes | None, sources: Sources
+) -> Iterator[Finding]:
     """One finding a build that failed for it, or whose shapes trtexec chose."""
     for row in messages.of("no-profile"):
         yield failure(
@@ -64,8 +87,15 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> I
             exceptions,
             fixes=(_PROFILE, _SHAPES, _FIXED),
         )
+    violated: set[tuple[str, int, str]] = set()
     for row in messages.of("profile-incomplete"):
         told = row.words
+        if (m := _OF_PROFILE.search(told.get("shapes", ""))) is not None:
+            key = (row.anchor.input, row.build, m[0].rstrip(". "))
+            if key not in violated:  # 8.6 and later say it twice
+                violated.add(key)
+                yield _violated(row, m, builds, exceptions, nodes, sources)
+            continue
         tensor = next((told[k] for k in ("tensor", "a", "b") if told.get(k)), "")
         parts = ("what", "at", "static", "shapes")
         what = next((told[k].rstrip(".") for k in parts if told.get(k)), "the profile's shapes are invalid")
@@ -95,3 +125,31 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> I
             facts=facts,
             fixes=(_SHAPES,),
         )
+
+
+def _violated(
+    row: TrtMessage,
+    m: re.Match[str],
+    builds: TrtBuilds,
+    exceptions: Exceptions,
+    nodes: OnnxNodes | None,
+    sources: Sources,
+) -> Finding:
+    """Of a node that can not have the shapes of a profile."""
+    why = " ".join(m["why"].split()).rstrip(". ")
+    found = _NODE.search(why)
+    node = found["node"] if found is not None else ""
+    reason = why.replace(found[0], "" if found.start() == 0 else ". ", 1) if found is not None else why
+    who = f"Node {short(node)}" if node else "A node of the model"
+    return failure(
+        row,
+        f"{who} can not have the {_WHICH[m['which']]} shapes of optimization {m['profile']} ({reason}): either "
+        f"`forward` holds a size of the export, or the profile's shapes do not go together; {of_build(builds.of(row))} "
+        "builds no engine.",
+        builds,
+        exceptions,
+        code=places_of([node], row, nodes, sources),
+        facts={"node": node} if node else {},
+        fixes=(_SIZES, _SHAPES_THAT_GO),
+        subject=node,
+    )

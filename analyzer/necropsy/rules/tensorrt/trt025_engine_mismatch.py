@@ -122,9 +122,9 @@ def _tags(name: str, runtime: int, plan: int) -> tuple[str, tuple[Fix, ...]]:
             "says so).",
             (_REBUILD, _ALIGN),
         )
-    order = "newer" if plan > runtime else "earlier"
+    order = "a newer" if plan > runtime else "an earlier"
     return (
-        f"The engine{name} was serialized by a {order} version of TensorRT than the one that loads it (serialization "
+        f"The engine{name} was serialized by {order} version of TensorRT than the one that loads it (serialization "
         "tag "
         f"{plan}, the runtime's is {runtime}).",
         (_REBUILD, _ALIGN),

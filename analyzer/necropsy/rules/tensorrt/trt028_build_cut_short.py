@@ -15,7 +15,8 @@ How to fix
     builder's optimization level for a first try.
 
 Limits
-    What ended the process is not in TensorRT's log.
+    What ended the process is not in TensorRT's log. A layer in the middle of which the log ends may
+    be one that hangs or takes very long (large regions of Myelin), or be there by chance.
 
 References
     - https://docs.nvidia.com/deeplearning/tensorrt/latest/performance/best-practices.html
@@ -26,11 +27,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.tensorrt_log.records import TrtBuild, TrtTactic
+
 from necropsy.claim import from_record
 from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
-from necropsy.finding import Confidence, Finding, Fix, Severity
+from necropsy.evidence.trt_tactics import TrtTactics
+from necropsy.finding import Confidence, Fact, Finding, Fix, Severity
 from necropsy.rule import rule
+from necropsy.rules.tensorrt._claims import counted
+from necropsy.rules.tensorrt._log import short
 
 _CACHE: Final = Fix(
     "Keep a timing cache, so that the next build does not start from nothing", "flag",
@@ -42,19 +48,34 @@ _LEVEL: Final = Fix(
 
 
 @rule("TRT028", "build-cut-short", Severity.NOTE)
-def check(builds: TrtBuilds, messages: TrtMessages) -> Iterator[Finding]:
+def check(builds: TrtBuilds, messages: TrtMessages, tactics: TrtTactics | None) -> Iterator[Finding]:
     """One finding an input that ends in the middle of a build."""
     for build in builds:
         if not build.timing or any(m.level in ("E", "F") for m in messages.errors(build)):
             continue
         layers, reformats = build.timed - build.timed_reformats, build.timed_reformats
-        far = f"{reformats} runners of reformats" if reformats else "before any reformat was"
+        far = f"{counted(reformats, 'runner')} of reformats" if reformats else "before any reformat was"
+        last = _last(build, tactics)
+        at = f", in the middle of {short(last.layer)} ({last.runner})" if last is not None else ""
+        facts: dict[str, Fact] = {"runners timed": layers, "reformats timed": reformats}
+        if last is not None:
+            facts["last"] = f"{last.layer} ({last.runner})"
         yield from_record(
             build,
-            f"The log ends while kernels are timed ({layers} runners of layers, {far}): no engine came of this build, "
-            "and why it ended is not told.",
+            f"The log ends while kernels are timed ({counted(layers, 'runner')} of layers, {far}){at}: no engine "
+            "came of this build, and why it ended is not told.",
             Severity.NOTE,
             confidence=Confidence.LIKELY,
-            facts={"runners timed": layers, "reformats timed": reformats},
+            facts=facts,
             fixes=(_CACHE, _LEVEL),
         )
+
+
+def _last(build: TrtBuild, tactics: TrtTactics | None) -> TrtTactic | None:
+    """The runner that the log ends in: nothing was told of its result."""
+    last = None
+    for row in tactics or ():
+        if row.anchor.input == build.anchor.input:
+            last = row
+    unfinished = last is not None and last.fastest_ms is None and not last.infinite and not last.skipped
+    return last if unfinished else None

@@ -68,6 +68,8 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, acti
             "times": row.count if row.count > 1 else 0,
         }
         full = row.kind == "out-of-memory" or "out of memory" in row.text
+        if full and any(m.seq > row.seq and m.kind == "no-implementation" for m in messages.errors(row)):
+            continue  # TRT019 says it of the layer
         at = f" in {row.api}" if row.api else ""
         text = f"{who} failed{at}: {one_line(row.text, 240).rstrip('.')}."
         changes = {"facts": {k: v for k, v in facts.items() if v}, "fixes": (_FREE,) if full else (_VERBOSE,)}
