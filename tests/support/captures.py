@@ -118,7 +118,7 @@ def mistakes_table(judged: dict[str, Judged]) -> str:
     rows = ["| job | asked | planted | line | told by | place told |", "| --- | --- | --- | --- | --- | --- |"]
     for one in judged.values():
         for t in one.told:
-            where = "not told" if not t.near else "exact" if t.near == "line" else f"line {t.place}, the {t.near}"
+            where = "not told" if not t.near else "exact" if t.near == "line" else f"line {t.place} (same {t.near})"
             job = t.capture.removeprefix("captured-").replace("-", " ")
             rows.append(f"| {job} | `{t.why or 'general'}` | {t.tag} | {t.line} | {t.rule} | {where} |")
     every = [t for one in judged.values() for t in one.told]
