@@ -197,3 +197,29 @@ def test_lines_as_nvtx_ranges(tmp_path: Path, package: bool) -> None:
     else:
         assert done.stdout == "0\n"
         assert [n["what"] for n in notes] == ["failed"]
+
+
+def test_a_forked_child_marks_nothing_and_leaves_its_parents_ranges(tmp_path: Path) -> None:
+    (tmp_path / "nvtx.py").write_text(NVTX, encoding="utf-8")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "job.py").write_text(
+        "import os, sys, torch, nvtx\n"
+        "def work():\n"
+        "    seen = len(nvtx.SEEN)\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        for i in range(3):\n"
+        "            i += 1\n"
+        "        os._exit(0 if len(nvtx.OPEN) == 2 and len(nvtx.SEEN) == seen + 1 else 1)\n"
+        "    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "sys.exit(work())\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "run").mkdir()
+    settings = {"folder": str(tmp_path / "run"), "collect": {"marks": ["torch"]}, "nvtx": True}
+    env = {**os.environ, "PYTHONPATH": str(BOOTSTRAP), "NECROPSY_CAPTURE": json.dumps(settings)}
+    done = subprocess.run(
+        [sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -25,6 +25,7 @@ class Marks:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._way: Any = None
+        self._parents: Any = None
 
     def start(self) -> None:
         """Mark lines from now on."""
@@ -63,10 +64,11 @@ class Marks:
         self._process.note("marks", "stopped", **facts)
 
     def forked(self) -> None:
-        """A child (a DataLoader worker) marks nothing."""
+        """A child (a DataLoader worker) marks nothing. Open ranges are its parent's: not ended, not freed."""
         way, self._way = self._way, None
         if way is not None:
-            way.stop()
+            self._parents = way
+            way.stop(close=False)
 
 
 def start(process: Process) -> None:

@@ -51,8 +51,8 @@ class Monitoring:
         monitoring.set_events(self._tool, e.PY_START | e.PY_RESUME | e.PY_THROW | e.PY_UNWIND)
         return ""
 
-    def stop(self) -> None:
-        """Mark no more; open ranges end."""
+    def stop(self, close: bool = True) -> None:
+        """Mark no more; open ranges end, if asked."""
         if self._tool < 0:
             return
         monitoring, tool, self._tool = self._events, self._tool, -1
@@ -63,7 +63,8 @@ class Monitoring:
         for event in (e.LINE, e.PY_START, e.PY_RESUME, e.PY_THROW, e.PY_RETURN, e.PY_YIELD, e.PY_UNWIND):
             monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)
-        self.stacks.close()
+        if close:
+            self.stacks.close()
 
     # Callbacks: an exception in one would be the user's, so that the first ends the marks. Ctrl-C goes through.
 

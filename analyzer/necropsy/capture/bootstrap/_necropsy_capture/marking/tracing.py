@@ -36,8 +36,8 @@ class Tracing:
         sys.settrace(self._called)
         return ""
 
-    def stop(self) -> None:
-        """Mark no more; open ranges end. Threads that trace still find it off at their next event."""
+    def stop(self, close: bool = True) -> None:
+        """Mark no more; open ranges end, if asked. Threads that trace still find it off at their next event."""
         if not self._on:
             return
         self._on = False
@@ -49,7 +49,8 @@ class Tracing:
             if frame.f_trace == self._local:
                 frame.f_trace = None
         self._adopted = []
-        self.stacks.close()
+        if close:
+            self.stacks.close()
 
     # An exception in a trace function would be the user's, so that the first ends the marks. Ctrl-C goes through.
 
