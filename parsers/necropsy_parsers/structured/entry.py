@@ -95,6 +95,11 @@ class Entry(Struct, frozen=True, dict=True, weakref=True):
         return {"origin": self.origin, "seq": self.seq, "attempt": self.attempt}
 
     @cached_property
+    def raw(self) -> bytes:
+        """The payload with the tabs before its lines, which are blanks to JSON."""
+        return raw_payload(self.data)
+
+    @cached_property
     def payload(self) -> str:
         """The payload as text."""
         return payload_of(self.data)
@@ -119,8 +124,8 @@ class Entry(Struct, frozen=True, dict=True, weakref=True):
 
     def decoded(self, kind: type[T]) -> T | None:
         """The payload, which is JSON, as a `kind`; None where it is something else."""
-        try:  # the tabs before its lines are blanks to JSON, too
-            return msgspec.json.decode(raw_payload(self.data), type=kind, strict=False)
+        try:
+            return msgspec.json.decode(self.raw, type=kind, strict=False)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
 

@@ -121,10 +121,10 @@ def _split(stretch: Stretch, passed: Passed, begin: int, end: int, *, last: bool
         yield Piece(data[begin:before], stretch, begin, last and opening is None)
     while opening is not None:
         later = next(following, None)
-        at = opening.start() + (data[opening.start()] != _V)
         stop = later.start() if later is not None else end
         ends = last and later is None
         if ends or not passed(opening, stop):
+            at = opening.start() + (data[opening.start()] != _V)
             yield Piece(data[at:stop], stretch, at, ends)
         opening = later
 

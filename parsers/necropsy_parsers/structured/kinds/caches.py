@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from necropsy_parsers.messages.cache_bypass import CacheBypass
 from necropsy_parsers.records import Record
 from necropsy_parsers.structured.entry import Entry
-from necropsy_parsers.structured.framing import raw_payload
 from necropsy_parsers.structured.kinds import Reader
 
 CACHES: Final = {"fx_graph": "FX graph cache", "fx_graph_bundled": "FX graph cache", "aotautograd": "autograd cache"}
@@ -66,12 +65,11 @@ class _Answers:
     def read(self, entry: Entry) -> Iterator[Record]:
         """An answer, and the reason why a graph is kept out."""
         told = entry.decoded(Told) or Told()
-        payload = raw_payload(entry.data)
-        self._kept += len(payload)
+        self._kept += len(entry.raw)
         name, _, state = entry.name.rpartition("_")
         cache = CACHES[name.removesuffix("_cache")]
         reason = (told.reason or "").strip().split("\n", 1)[0].strip(" .")
-        kept = payload if self._kept <= MAX_KEPT else b""
+        kept = entry.raw if self._kept <= MAX_KEPT else b""
         yield CacheEvent(entry.anchor, cache, state, told.key or "", reason, kept, **entry.common)
         if state == "bypass" and reason:
             yield CacheBypass(entry.anchor, cache, reason, **entry.common)
