@@ -22,6 +22,12 @@ from necropsy.evidence.trt_layers import TrtLayers
 LAYERS = quantized(gap=True)
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sources around: looking through this checkout for a model takes longer than all else."""
+    monkeypatch.chdir(tmp_path)
+
+
 def engines_of(*paths: Path) -> TrtLayers:
     return Loaded([str(p) for p in paths], Config()).evidence.get(TrtLayers)
 
@@ -45,8 +51,7 @@ def test_fixtures_are_what_the_programs_write(case: Any) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in all_cases() if "/silent-" in c.name], ids=lambda c: c.name)
-def test_silent_cases_have_no_note_either(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_silent_cases_have_no_note_either(case: Any, tmp_path: Path) -> None:
     for name, data in case.files.items():
         written(tmp_path / "input.d", name, data)
     rule = case.expect["rule"]
