@@ -10,7 +10,7 @@ import pytest
 import necropsy
 from necropsy import api
 from necropsy.capture.folder import FolderError, default_folder, make, steering, task, without_secrets
-from necropsy.capture.plan import BOOTSTRAP, SETTINGS, plan
+from necropsy.capture.plan import BOOTSTRAP, QUESTIONS, SETTINGS, collectors, plan
 from necropsy.capture.shown import dry, exports
 
 
@@ -79,31 +79,41 @@ def test_a_question_decides_what_is_collected(tmp_path: Path) -> None:
     crash = plan(["x"], where, why="crash", environment={})
     assert crash.collect == ("logs", "nccl", "memory")
     assert crash.variables["PYTHONFAULTHANDLER"] == "1"
-    assert "TORCH_TRACE" not in crash.variables
     chosen = plan(["x"], where, why="slow", collect=["nvtx"], options={"skip": 0, "steps": None}, environment={})
     settings = json.loads(chosen.variables[SETTINGS])
     assert settings == {"folder": where, "collect": {"marks": ["torch"]}, "skip": 0, "nvtx": True}
     with pytest.raises(ValueError, match="slow, crash"):
         plan(["x"], where, why="fast")
-    with pytest.raises(ValueError, match="logs, trace"):
+    with pytest.raises(ValueError, match="logs, marks"):
         plan(["x"], where, collect=["everything"])
 
 
+def test_collectors_are_found_by_their_files() -> None:
+    files = (BOOTSTRAP / "_necropsy_capture" / "collectors").glob("[a-z]*.py")
+    found = {c.name: c for c in collectors()}
+    assert set(found) == {"nvtx"} | {path.stem for path in files}
+    assert all(c.what.endswith(".") or c.what for c in found.values())
+    assert found["logs"].awaits == ("torch",)
+    assert {name for q in QUESTIONS for name in q.collect} - {"tensorrt"} <= set(found)
+
+
 def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
-    before = {"TORCH_TRACE": "/data/trace", "PYTHONPATH": f"{BOOTSTRAP}:/data/lib"}
-    made = plan(["x"], str(tmp_path), environment=before)
-    assert made.kept == ("TORCH_TRACE",)
-    assert "TORCH_TRACE" not in made.variables
+    before = {"PYTHONFAULTHANDLER": "0", "PYTHONPATH": f"{BOOTSTRAP}:/data/lib"}
+    made = plan(["x"], str(tmp_path), why="crash", environment=before)
+    assert made.kept == ("PYTHONFAULTHANDLER",)
+    assert "PYTHONFAULTHANDLER" not in made.variables
     assert made.variables["PYTHONPATH"] == f"{BOOTSTRAP}:/data/lib"
     # An empty entry would put the current folder on the path of every Python process.
     assert plan(["x"], str(tmp_path), environment={}).variables["PYTHONPATH"] == str(BOOTSTRAP)
 
 
 def test_a_plan_in_words(tmp_path: Path) -> None:
-    made = plan(["python", "my train.py", "--token", "abc"], str(tmp_path), environment={"TORCH_TRACE": "/x"})
+    made = plan(
+        ["python", "my train.py", "--token", "abc"], str(tmp_path), why="crash", environment={"PYTHONFAULTHANDLER": "0"}
+    )
     text = dry(made)
     assert "python 'my train.py' --token '***'" in text
-    assert "TORCH_TRACE stays as you have set it" in text
+    assert "PYTHONFAULTHANDLER stays as you have set it" in text
     assert "abc" not in text
     lines = exports(made).splitlines()
     assert f"export PYTHONPATH={BOOTSTRAP}" in lines

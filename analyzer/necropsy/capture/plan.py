@@ -6,9 +6,11 @@ A `Pass` is one run of the command. Today there is the run itself and, if asked 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,19 +25,30 @@ class Collector(Struct, frozen=True):
 
     name: str
     what: str
-    awaits: tuple[str, ...] = ("torch",)
+    awaits: tuple[str, ...]
 
 
-COLLECTORS: Final = (
-    Collector("logs", "what torch's compiler says: graph breaks, recompilations, hints", ("torch",)),
-    Collector("trace", "the compiler's structured log (TORCH_TRACE), which maps kernels to lines", ()),
-    Collector("profiler", "torch's profiler around a few steps, after the warm-up", ("torch",)),
-    Collector("marks", "the line of your files that launches work, while the profiler records", ("torch",)),
-    Collector("memory", "GPU memory by line: history and a snapshot, at the end or when memory runs out", ("torch",)),
-    Collector("nccl", "NCCL's flight recorder: the collectives of each rank, when one does not come back", ("torch",)),
-    Collector("nvtx", "the lines as NVTX ranges, for Nsight tools that are attached", ("torch",)),
-    Collector("tensorrt", "verbose log and layers of engines that are built", ("tensorrt", "tensorrt_rtx")),
-)
+# The lines as NVTX ranges are marks in another form; nothing is started for them alone.
+_NVTX: Final = Collector("nvtx", "The line of your files as NVTX ranges, for Nsight tools that are attached.", ())
+
+
+@cache
+def collectors() -> tuple[Collector, ...]:
+    """Every collector, by name. Their files are for the job's interpreter: they are looked at, not imported.
+
+    The first line of the docstring says what is collected, `AWAITS` the modules (torch where there is none).
+    """
+    found = [_NVTX]
+    for path in (BOOTSTRAP / "_necropsy_capture" / "collectors").glob("[a-z]*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        awaits = ("torch",)
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "AWAITS":
+                awaits = tuple(ast.literal_eval(node.value))
+        found.append(Collector(path.stem, (ast.get_docstring(tree) or "").partition("\n")[0], awaits))
+    return tuple(sorted(found, key=lambda c: c.name))
+
+
 _ALWAYS: Final = ("logs", "trace", "profiler", "marks", "nccl")
 
 
@@ -102,16 +115,14 @@ def plan(
     question = next((q for q in QUESTIONS if q.name == why), None)
     if question is None:
         raise ValueError(f"{why!r} is not one of {', '.join(q.name for q in QUESTIONS if q.name)}")
-    known = {c.name for c in COLLECTORS}
+    known = [c.name for c in collectors()]
     for name in collect:
         if name not in known:
-            raise ValueError(f"{name!r} is not one of {', '.join(c.name for c in COLLECTORS)}")
+            raise ValueError(f"{name!r} is not one of {', '.join(known)}")
     chosen = tuple(collect) or question.collect
     given = {**question.options, **{k: v for k, v in (options or {}).items() if v is not None}}
     before = os.environ if environment is None else environment
     wanted = dict(question.variables)
-    if "trace" in chosen:
-        wanted["TORCH_TRACE"] = os.path.join(folder, "torch_trace")
     kept = tuple(sorted(name for name in wanted if before.get(name)))
     variables = {name: value for name, value in wanted.items() if name not in kept}
     variables |= {"PYTHONPATH": _python_path(before.get("PYTHONPATH", "")), SETTINGS: _settings(folder, chosen, given)}
@@ -129,5 +140,5 @@ def _settings(folder: str, chosen: Sequence[str], options: Mapping[str, Any]) ->
     if "nvtx" in chosen:
         options = {**options, "nvtx": True}
         names += [] if "marks" in names else ["marks"]
-    awaited = {c.name: list(c.awaits) for c in COLLECTORS if c.name in names}
+    awaited = {c.name: list(c.awaits) for c in collectors() if c.name in names}
     return json.dumps({"folder": folder, "collect": awaited, **options}, separators=(",", ":"))

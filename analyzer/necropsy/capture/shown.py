@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from typing import Final
 
 from necropsy.capture.folder import without_secrets
-from necropsy.capture.plan import COLLECTORS, Plan
+from necropsy.capture.plan import Plan, collectors
 
-_WIDEST: Final = 14  # cells of a collector's name
+_WIDEST: Final = 12  # cells of a collector's name
+_ROOM: Final = 66  # cells of what it collects
 
 
 def dry(plan: Plan) -> str:
     """What would be run, with which environment, and what it would collect."""
     lines = [f"folder   {plan.folder}", f"command  {shlex.join(without_secrets(plan.command))}", "collect"]
-    for collector in COLLECTORS:
+    for collector in collectors():
         if collector.name in plan.collect:
-            lines.append(f"  {collector.name:<{_WIDEST}}{collector.what}")
+            first, *more = textwrap.wrap(collector.what, _ROOM) or [""]
+            lines.append(f"  {collector.name:<{_WIDEST}}{first}")
+            lines += [" " * (_WIDEST + 2) + rest for rest in more]
     lines.append("environment")
     lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(plan.variables.items())]
     lines += [f"  {name} stays as you have set it" for name in plan.kept]
