@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from necropsy.trace import kernelnames
@@ -23,6 +24,9 @@ TENSOR: Final = (
     "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
 )
+IDLE: Final = 1.0  # percent of cycles of the tensor pipe
+_PRODUCT: Final = re.compile(r"gemm|xmma|cutlass|cublas|conv", re.I)
+_SIXTEEN: Final = re.compile(r"hgemm|hcudnn|fp16|bf16|f16f16|half|bfloat16|_h_|_hh_", re.I)
 SHARED_PIPE: Final = 30.0  # percent
 _LIMITS: Final = ("blocks", "registers", "shared_mem", "warps", "barriers")
 
@@ -121,6 +125,30 @@ def feeds_tensor_cores(row: NcuKernel) -> bool:
     """
     by_name = kernelnames.unit(row.kernel) == kernelnames.TENSOR or kernelnames.is_attention(row.kernel)
     return by_name or (tensor(row) or 0.0) >= SHARED_PIPE
+
+
+def tensor_instructions(row: NcuKernel) -> float | None:
+    """Instructions of the tensor pipe as a part of all (0 to 1): the article's ratio, which tells nothing on Hopper."""
+    for unit in ("sm", "smsp"):
+        mine = row.value(f"{unit}__inst_executed_pipe_tensor.sum")
+        all_of = row.value(f"{unit}__inst_executed.sum", "smsp__inst_executed.sum")
+        if mine is not None and all_of:
+            return mine / all_of
+    return None
+
+
+def could_use_tensor_cores(row: NcuKernel) -> bool:
+    """Whether a kernel is, by its name, a product whose numbers the tensor cores of its GPU take.
+
+    In 16 bits, or in FP32 on a GPU without TF32, whose users must go to FP16 (with TF32 it is KRN019's).
+    """
+    name = row.kernel
+    if kernelnames.unit(name) in (kernelnames.TENSOR, kernelnames.VECTOR) or kernelnames.is_double(name):
+        return False
+    if kernelnames.is_single(name):
+        return row.capability is not None and (7, 0) <= row.capability < (8, 0)
+    product = _PRODUCT.search(name) is not None or kernelnames.is_convolution(name)
+    return product and _SIXTEEN.search(name) is not None
 
 
 def figures(row: NcuKernel) -> dict[str, Fact]:
