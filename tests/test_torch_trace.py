@@ -15,7 +15,8 @@ from typing import Final
 import pytest
 from tests.support.cases import FIXTURES
 
-from necropsy_parsers.formats.torch_trace import SAMPLES, sniff
+from necropsy_parsers.formats.torch_trace import SAMPLES, parse, sniff
+from necropsy_parsers.inductor.records import GeneratedCode, GraphLines, KernelNodes, KernelStacks, KernelText
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
 from necropsy_parsers.structured import framing
@@ -78,6 +79,35 @@ class TestWholeLogs:
     def test_files_named_in_another_log_of_the_process(self) -> None:
         report = analyze(str(FIXTURES / "rules/CMP014/fires-draft-export/input.d"))
         assert {f.code[0].line for f in report.findings if f.code} == {26, 33}
+
+
+class Given:
+    """An input in memory; `lasting` tells that it can be read again."""
+
+    def __init__(self, data: bytes, *, lasting: bool) -> None:
+        self.name, self.lasting, self._data = "t.log", lasting, data
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """All of it, in pieces."""
+        return (self._data[i : i + size] for i in range(0, len(self._data), size))
+
+
+class TestKernels:
+    """Generated code and graphs are read when somebody asks for kernels."""
+
+    def test_the_same_at_once_and_later(self) -> None:
+        data = gzip.decompress((FIXTURES / "kernels" / "h200" / "torch_trace.log.gz").read_bytes())
+        once = list(parse(Given(data, lasting=False), Issues(), 0))  # type: ignore[arg-type]
+        *first, later = parse(Given(data, lasting=True), Issues(), 0)  # type: ignore[arg-type]
+        assert isinstance(later, KernelText)
+        kernels = (GeneratedCode, GraphLines, KernelNodes, KernelStacks)
+        assert not any(isinstance(r, kernels) for r in first)
+        assert [r for r in once if isinstance(r, kernels)] == list(later.read())
+        assert [r for r in once if not isinstance(r, kernels)] == first
+
+    def test_a_log_without_them_has_nothing_to_read_later(self) -> None:
+        data = (HEAD + '{"str": ["/a.py", 1]}\n').encode()
+        assert len(list(parse(Given(data, lasting=True), Issues(), 0))) == 1  # type: ignore[arg-type]
 
 
 class TestClaims:
