@@ -53,7 +53,7 @@ from necropsy.ncu.figures import IDLE, compute, could_use_tensor_cores, tensor, 
 from necropsy.ncu.groups import groups
 from necropsy.ncu.lines import places
 from necropsy.ncu.story import clause, event, weaker
-from necropsy.rule import rule
+from necropsy.rule import Judged, lacking, rule
 from necropsy.trace import kernelnames
 from necropsy.trace.claim import about, in_function, ms, part, places_of
 
@@ -87,8 +87,10 @@ class Thresholds(Struct, frozen=True):
 )  # fmt: skip
 def check(
     traces: Traces | None, kernels: NcuKernels | None, inductor: InductorKernels | None, t: Thresholds
-) -> Iterator[Finding]:
+) -> Iterator[Judged]:
     """One finding a family and width of numbers; of an Nsight Compute report one a kernel."""
+    if kernels is None and traces is None:
+        yield lacking(Traces.name, Traces.supply)
     if kernels is not None:
         yield from _profiled(kernels, inductor, traces, t)
     for p in traces.gpu_profiles if traces is not None else ():
