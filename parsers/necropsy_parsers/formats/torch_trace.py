@@ -65,13 +65,14 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
 
 def _kernels(source: Source, seq: int) -> Iterator[Record]:
     """What the log tells of compiled kernels; of how it is read everything was told the first time."""
+    from necropsy_parsers.structured.entry import Interned
     from necropsy_parsers.structured.kinds import all_modules
     from necropsy_parsers.structured.reading import StructuredReader
 
     told = Issues()
     modules = [m for m in all_modules() if m.postponed]
     reader = StructuredReader(source.name, told, seq, named(source.name), modules=modules)
-    yield from reader.records(_chunks(source, told))
+    yield from (r for r in reader.records(_chunks(source, told)) if not isinstance(r, Interned))  # strings: told before
 
 
 def _chunks(source: Source, issues: Issues) -> Iterator[bytes]:
