@@ -116,6 +116,12 @@ class TestForms:
         table = engines_of(written(tmp_path, "profile.json", profile(LAYERS)))
         assert sum(r.ms or 0 for r in table.rows) == pytest.approx(sum(x.ms for x in LAYERS))
 
+    @pytest.mark.parametrize("enqueue", [0.2, 1.9])
+    def test_runs_that_the_host_binds(self, tmp_path: Path, enqueue: float) -> None:
+        run = {"startEnqMs": 1.0, "endEnqMs": 1.0 + enqueue, "startComputeMs": 2, "endComputeMs": 4, "latencyMs": 3}
+        found = analyze(str(written(tmp_path, "times.json", json.dumps([run] * 20)))).findings
+        assert [f.rule for f in found] == (["TRT017"] if enqueue > 1 else [])
+
     def test_times_of_old_and_new_releases(self, tmp_path: Path) -> None:
         new = {"startEnqMs": 1.0, "endEnqMs": 1.5, "startComputeMs": 2, "endComputeMs": 4, "h2dMs": 0.1, "latencyMs": 3}
         old = {"startComputeMs": 2, "endComputeMs": 4, "computeMs": 2, "inMs": 0.25, "outMs": 0.5, "latencyMs": 2.75}

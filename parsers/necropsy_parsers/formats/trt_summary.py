@@ -44,9 +44,10 @@ def sniff(head: bytes, name: str) -> str | None:
 
 
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
-    """One `EngineSummary`."""
+    """One `EngineSummary`, and its times as a log tells them."""
     from necropsy_parsers.tensorrt.json_items import Document
     from necropsy_parsers.tensorrt.measured import EngineSummary
+    from necropsy_parsers.tensorrt.runs import of_summary
 
     document = Document(source, issues)
     options = {k: _texts(value) for k in _SECTIONS if isinstance(value := document.value(k), dict)}
@@ -59,7 +60,10 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
         issues.add("engine/damaged", source.name)
         return
     throughput = times.pop("Throughput", ())
-    yield EngineSummary(document.whole(), options, times, throughput[0] if throughput else None, seq=seq)
+    told = EngineSummary(document.whole(), options, times, throughput[0] if throughput else None, seq=seq)
+    yield told
+    if (run := of_summary(told)) is not None:
+        yield run
 
 
 def _texts(value: dict[str, Any]) -> dict[str, str]:

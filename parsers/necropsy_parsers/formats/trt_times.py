@@ -38,9 +38,10 @@ def sniff(head: bytes, name: str) -> str | None:
 
 
 def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
-    """One `EngineRuns`."""
+    """One `EngineRuns`, and the same as a log tells it."""
     from necropsy_parsers.tensorrt.json_items import Document
     from necropsy_parsers.tensorrt.measured import EngineRuns
+    from necropsy_parsers.tensorrt.runs import of_runs
 
     document = Document(source, issues)
     columns: dict[str, list[float]] = {k: [] for k in ("compute", "latency", "enqueue", "to_device", "from_device")}
@@ -64,7 +65,9 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
         issues.add("engine/no-layers", source.name)
         return
     compute, latency, enqueue, to_device, from_device = (tuple(v) for v in columns.values())
-    yield EngineRuns(document.whole(), compute, latency, enqueue, to_device, from_device, seq=seq)
+    runs = EngineRuns(document.whole(), compute, latency, enqueue, to_device, from_device, seq=seq)
+    yield runs
+    yield of_runs(runs)
 
 
 def _span(value: dict[str, Any], key: str, start: str, end: str) -> float | None:
