@@ -102,6 +102,23 @@ class TestForms:
         text = json.dumps([x.told() for x in LAYERS], indent=indent)
         assert len(engines_of(written(tmp_path, "layers.json", text)).rows) == len(LAYERS)
 
+    @pytest.mark.parametrize("count", [1, 4])
+    def test_layers_one_behind_the_other(self, tmp_path: Path, count: int) -> None:
+        text = "\n".join(json.dumps(x.told()) for x in LAYERS[:count])
+        rows = engines_of(written(tmp_path, "layers.json", text)).rows
+        assert [(r.name, r.type) for r in rows] == [(x.name, x.type) for x in LAYERS[:count]]
+
+    @pytest.mark.parametrize(
+        "text",
+        ['{"Layers": [{"name": "dense", "units": 3}]}', '{"Layers": 3}', '{"layers": ["a"]}', '["Conv_0", "Relu_1"]'],
+    )
+    def test_other_json_is_not_claimed(self, tmp_path: Path, text: str) -> None:
+        assert analyze(str(written(tmp_path, "x.json", text))).inputs[0].format != "trt_layers"
+
+    def test_a_log_that_holds_json_is_a_log(self, tmp_path: Path) -> None:
+        lines = "[03/11/2026-10:00:00] [I] [TRT] words\n" * 9
+        assert analyze(str(written(tmp_path, "x.log", lines + engine(LAYERS, IO)))).inputs[0].format == "log"
+
     def test_profiles_of_one_engine_are_not_its_layers_twice(self, tmp_path: Path) -> None:
         told = [x.told() for x in LAYERS]
         again = [{**t, "Name": f"{t['Name']} [profile 1]"} for t in told]

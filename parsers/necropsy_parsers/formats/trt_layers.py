@@ -33,6 +33,7 @@ SAMPLES: Final = (
     '[{"Name": "fc_myl0_1", "LayerType": "gemm", "Inputs": [], "Outputs": [], "TacticName": ""}]',
 )
 MAX_LAYERS: Final = 200_000
+MAX_LINES_BEFORE: Final = 5  # a shell's or logger's words before the JSON; behind more of them it is part of a log
 _LIST: Final = re.compile(rb'"Layers"\s*:\s*\[')
 _LAYER: Final = re.compile(rb'"LayerType"\s*:\s*"')
 
@@ -42,11 +43,13 @@ def sniff(head: bytes, name: str) -> str | None:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] not in (b"{", b"["):
         return None
+    if text.count(b"\n", 0, max(text.find(b"{"), 0)) > MAX_LINES_BEFORE:
+        return None
     if (m := _LIST.search(text)) is not None and m.start() < 4_096:
         items = text[m.end() :].lstrip()
         if _LAYER.search(items) or b'"Bindings"' in text or b'"I/O Tensors"' in text or items[:1] in (b'"', b"]"):
             return "JSON with the key Layers, as the engine inspector writes it"
-        if re.match(rb'\{\s*"[Nn]ame"\s*:', items):
+        if re.match(rb'\{\s*"Name"\s*:', items):
             return "JSON with a list of named Layers"
     if _LAYER.search(text) and re.search(rb'"(?:Inputs|TacticName|TacticValue|ParameterType)"', text):
         return "JSON with layers of a TensorRT engine"
@@ -60,8 +63,9 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     document = Document(source, issues)
     starts = [m.end() for m in re.finditer(r'"Layers"\s*:\s*\[', document.text)][:64]
     bare = not starts
-    if bare:
-        starts = [max(document.list_start(""), 0)]
+    if bare:  # a list of layers, or layers one behind the other (get_layer_information)
+        first = document.text.find("{")
+        starts = [max(first if document.text.lstrip()[:1] == "{" else document.list_start(""), 0)]
     read = 0
     for number, start in enumerate(starts, 1):
         engine = source.name if number == 1 else f"{source.name}#{number}"
