@@ -134,6 +134,9 @@ class Window:
         return self._lasted() >= MOST_SECONDS or (self._frames and self._was_busy() >= MOST_BUSY)
 
     def _bound(self) -> None:
+        if capturing():
+            self._look = later.Watch(LOOK, self._too_long, self._bound)
+            return
         self.end(f"a bound of {MOST_SECONDS:g} s, or of {MOST_BUSY:g} s of Python")
 
     def _compiling(self) -> None:
@@ -171,6 +174,12 @@ class Window:
             saving=round(time.monotonic() - began, 3),
             why=why,
         )
+
+
+def capturing() -> bool:
+    """Whether work is captured into a CUDA graph now: a synchronisation would spoil it."""
+    torch: Any = sys.modules["torch"]
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def _action(name: str) -> Any:

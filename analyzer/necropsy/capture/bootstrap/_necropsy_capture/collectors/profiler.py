@@ -15,7 +15,7 @@ from typing import Any
 from _necropsy_capture import later
 from _necropsy_capture.process import Process
 from _necropsy_capture.steps import Steps
-from _necropsy_capture.window import Window, give_way
+from _necropsy_capture.window import Window, capturing, give_way
 
 SKIP, STEPS = 2, 4  # and one step between them, in which the profiler warms up
 MOST_WAIT = 5  # further steps; a job that compiles in each step has just that trouble
@@ -48,6 +48,8 @@ class Recorder:
             later.after(PATIENCE, self._without_steps)
 
     def _boundary(self, step: int) -> None:
+        if capturing():
+            return
         if self._window.state == "new":
             settled = self._settled()
             if step >= self._skip and (settled or not self._wait or step >= self._skip + MOST_WAIT):
@@ -61,6 +63,10 @@ class Recorder:
         self._ours = True
         try:
             action()
+        except Exception:
+            self._window.state = "over"  # noted once, not with every step
+            self._finish()
+            raise
         finally:
             self._ours = False
 
