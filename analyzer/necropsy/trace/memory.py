@@ -97,7 +97,8 @@ def kept_sites(p: Profile, curve: Curve) -> list[Site]:
     if len(lost) and len(r.frames):
         at = r.frame_at(thread[lost], time[lost])
         frames[lost] = np.where(at >= 0, r.user_frame[np.maximum(at, 0)], -1)
-    return p.sites(frames, rows, m["bytes"][rows])
+    times = r.times_of_ops(op)
+    return p.sites(frames, rows, m["bytes"][rows], np.where(times >= 0, times, time))
 
 
 def backward_sites(p: Profile) -> list[Site]:
@@ -119,7 +120,7 @@ def peak_site(p: Profile, curve: Curve) -> Site | None:
     if not len(r.ops) or not len(r.frames):
         return None
     op = r.op_nest.innermost(m["thread"][row], m["start"][row])
-    sites = p.sites(r.user_frame_of_ops(op), row, m["bytes"][row])
+    sites = p.sites(r.user_frame_of_ops(op), row, m["bytes"][row], r.times_of_ops(op))
     return sites[0] if sites else None
 
 

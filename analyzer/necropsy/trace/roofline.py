@@ -106,7 +106,7 @@ def classes(p: Profile) -> list[Class]:
     rows, at, kinds, ns = rows[judged], at[judged], kinds[judged], ns[judged]
     flops, least = flops[judged], least[judged]
     families = np.array([k.family for k in works])[at] if len(rows) else np.empty(0, np.str_)
-    frames = p.rank.user_frame_of_ops(rows)
+    frames, times = p.rank.user_frame_of_ops(rows), p.rank.times_of_ops(rows)
     steps = p.steps.of(p.rank.ops["start"][rows])
     found: list[Class] = []
     for family in np.unique(families):
@@ -114,7 +114,7 @@ def classes(p: Profile) -> list[Class]:
             group = np.flatnonzero((families == family) & (kinds == kind))
             if float(least[group].sum()) > 1.1 * float(ns[group].sum()):
                 continue  # faster than the device can be: its peaks are wrong, and so would be every judgement
-            for site in p.sites(frames[group], group, ns[group]):
+            for site in p.sites(frames[group], group, ns[group], times[group]):
                 found.append(_class(site, works, at, ns, least, flops, steps, str(family), str(kind), w, rows, e))
     return sorted(found, key=lambda c: -c.ns)
 
@@ -133,8 +133,8 @@ def _class(
     launched = np.isin(w.op, rows[mine])
     top = w.top_names(launched)
     return Class(
-        site.place, family, kind, site.ns, float(least[mine].sum()), float(flops[mine].sum()), len(mine), largest,
-        bad, len(np.unique(steps[mine])), tuple(top), w.rows[launched],
+        site.blameless().place, family, kind, site.ns, float(least[mine].sum()), float(flops[mine].sum()), len(mine),
+        largest, bad, len(np.unique(steps[mine])), tuple(top), w.rows[launched],
     )  # fmt: skip
 
 
