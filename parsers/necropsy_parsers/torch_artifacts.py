@@ -66,7 +66,6 @@ PASSED_OVER: Final = {
     "trace_bytecode": "each instruction that Dynamo traced; `graph_breaks` names the line",
     "trace_call": "columns of each call in a graph; `graph_code` names the line",
     "trace_shape_events": "calls into the shape environment; guards and specialised sizes are read (`dynamic`)",
-    "trace_source": "each line that Dynamo traced; where tracing fails, the exception names it",
     "verbose_guards": "as `guards`, with code of torch's own",
 }
 

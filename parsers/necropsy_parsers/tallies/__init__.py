@@ -5,9 +5,10 @@ A tally module offers `NAME`, `TITLE`, `LITERAL` (bytes that each of its lines h
 `feed(chunk, start, line)`, called with each chunk that holds one of them, its byte offset
 and the number of lines before it, and `records()`, called once at the end. Chunks that hold
 one of `ALSO` are given to it once it has begun, of all of them at most `MAX_BYTES` (0: no
-bound). With `ASKS = True` a `Whose` is its third argument. What only those ask for whose run names kernels is
-`POSTPONED`: where the input can be read again, it is counted when its table is asked for. Discovery walks this folder;
-adding a tally edits no list.
+bound); with `EVERY = True` all chunks from then on. With `ASKS = True` a `Whose` is its
+third argument. What only those ask for whose run names kernels is `POSTPONED`: where the
+input can be read again, it is counted when its table is asked for. Discovery walks this
+folder; adding a tally edits no list.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class TallyKind(Struct, frozen=True):
     asks: bool = False
     most: int = 0
     postponed: bool = False
+    every: bool = False
     reads: tuple[Reads, ...] = ()
 
 
@@ -64,7 +66,8 @@ def all_tallies() -> tuple[TallyKind, ...]:
         literals = getattr(m, "LITERALS", ()) or (m.LITERAL,)
         also, asks, most = getattr(m, "ALSO", ()), getattr(m, "ASKS", False), getattr(m, "MAX_BYTES", MAX_BYTES)
         doc, reads, later = m.__doc__ or "", getattr(m, "READS", ()), getattr(m, "POSTPONED", False)
-        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, later, reads))
+        every = getattr(m, "EVERY", False)
+        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, later, every, reads))
     return tuple(found)
 
 

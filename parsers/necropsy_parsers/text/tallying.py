@@ -41,7 +41,8 @@ class Tallies:
         """Count what stands in a chunk at byte `start` behind `lines` lines, which holds the literals in `seen`."""
         for kind in self._kinds:
             tally = self._running.get(kind.name)
-            if any(x in seen for x in (kind.literals if tally is None else (*kind.literals, *kind.also))):
+            literals = kind.literals if tally is None else (*kind.literals, *kind.also)
+            if (kind.every and tally is not None) or any(x in seen for x in literals):
                 if tally is None:
                     asked = (self._whose,) if kind.asks else ()
                     tally = self._running[kind.name] = kind.make(self._name, self._seq, *asked)
