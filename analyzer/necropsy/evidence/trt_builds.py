@@ -42,6 +42,7 @@ class TrtBuilds(Table[TrtBuild]):
         "workspace": "limit of the workspace in bytes, None where none was set",
         "seconds": "time of the build in seconds, None if no end is told",
         "finished": "the log says that the engine was built",
+        "ended": "the line that says so, 0 if none",
         "outcome": "what the tool said last: passed, failed or empty",
         "verbose": "tactics or layers are told",
         "timed": "runners that were timed, those of reformats included",

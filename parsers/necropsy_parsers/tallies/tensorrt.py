@@ -18,6 +18,7 @@ TITLE: Final = "TensorRT"
 LITERALS: Final = (
     b"[TRT", b"TensorRT", b"tensorrt", b"TRT:", b"trtexec", b"Error Code ", b"Timing Runner: ", b"engine plan file",
     b"erialized Engine", b"optimization profile", b"parsing node number", b" qps", b"[W] Dynamic dimensions",
+    b"UNSUPPORTED_NODE", b"INVALID_NODE", b"(parseGraph)",
 )  # fmt: skip
 ALSO: Final = (b"[E] ", b"[W] ", b"[I] ", b"[V] ", b"Name: ", b"Layer(", b"ERROR", b"WARNING")
 ASKS: Final = True

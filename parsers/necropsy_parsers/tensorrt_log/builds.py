@@ -115,7 +115,14 @@ def _value(name: str, convert: Callable[[str], object] = str) -> Callable[[Open,
 
 def _finished(b: Open, m: re.Match[str]) -> None:
     b.told["finished"] = True
-    b.told["seconds"] = float(m["value"])
+    b.told["ended"] = b.last
+    if m["value"]:
+        b.told["seconds"] = float(m["value"])
+
+
+def _polygraphy(b: Open, m: re.Match[str]) -> None:
+    """Its table of the configuration, as trtexec would tell it; the pool there is all memory unless it was set."""
+    b.options.setdefault("Precision", "+".join(("FP32", *re.findall(r"\w+", m["flags"]))))
 
 
 def _option(b: Open, m: re.Match[str]) -> None:
@@ -196,6 +203,9 @@ FACTS: Final = (
     _fact("timing cache in use", r"(?:Local|Global) timing cache in use", _flag("optimised"), "cache"),
     _fact("Engine generation completed in ", rf"Engine generation completed in {_SECONDS}", _finished),
     _fact("Engine built in ", rf"Engine built in {_SECONDS}", _finished),
+    _fact("Finished engine building in ", rf"Finished engine building in {_SECONDS}", _finished),  # Polygraphy
+    _fact("Total time of building ", r"\[TRT-LLM\] \[I\] Total time of building [^\n]*?(?P<value>)$", _finished),
+    _fact("Flags             ", r"^\s*Flags +\| \[(?P<flags>[\w, ]*)\]", _polygraphy),
     _fact("[QuantizeLinear]", r"Parsing node: .*\[QuantizeLinear\]", _flag("quantized")),
     *(_fact(f"] {o}: ", rf"\] (?P<option>{re.escape(o)}): (?P<value>.*)", _option) for o in OPTIONS),
     _fact("hroughput: ", r"[Tt]hroughput: (?P<value>[\d.]+) qps", _measured("throughput"), measures=True),
@@ -277,7 +287,20 @@ def types_of(b: Open) -> frozenset[str] | None:
 
 
 _TOLD: Final = frozenset(
-    {"tool", "rtx", "command", "model", "opset", "producer", "device", "capability", "seconds", "finished", "outcome"}
+    {
+        "tool",
+        "rtx",
+        "command",
+        "model",
+        "opset",
+        "producer",
+        "device",
+        "capability",
+        "seconds",
+        "finished",
+        "outcome",
+        "ended",
+    }
     | {"quantized"}
 )
 

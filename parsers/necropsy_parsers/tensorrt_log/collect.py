@@ -44,6 +44,12 @@ _ERROR: Final = re.compile(
     r"Error Code:? (?P<code>\d+): (?P<category>[A-Z][\w ]*?) ?\((?P<inner>.*)\)?\s*",
     re.DOTALL,
 )
+# Up to 7.x: `../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)`.
+_OLD: Final = re.compile(
+    r"(?P<file>\S+\.\w+) \((?P<line>\d+)\) - (?P<category>[\w ]+?) in (?P<function>[\w:~()]+): (?P<code>\d+)"
+    r"(?: \((?P<inner>.*)\))?\s*$",
+    re.DOTALL,
+)
 _NUMBERED: Final = re.compile(r"^(?:Error\[)?(?P<code>\d{1,2})(?:\])?: ")
 
 
@@ -65,6 +71,9 @@ def error_parts(text: str) -> ErrorParts:
         source = f"{m['file']}:{m['line']}" if m["file"] else ""
         api = m["api"] or (m["function"] or "")
         return ErrorParts(int(m["code"]), m["category"].strip(), api, source, inner.strip())
+    if (m := _OLD.search(text)) is not None:
+        inner = m["inner"] or m["category"]
+        return ErrorParts(int(m["code"]), m["category"], m["function"], f"{m['file']}:{m['line']}", inner)
     if (m := _NUMBERED.match(text)) is not None:
         return ErrorParts(int(m["code"]), "", "", "", text[m.end() :])
     return ErrorParts(None, "", "", "", text)

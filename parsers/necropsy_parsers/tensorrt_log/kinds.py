@@ -138,9 +138,9 @@ _BUILDER: Final = (
         r"Tactic: (?P<tactic>\S+) skipped\. Scratch requested: (?P<bytes>\d+), available: (?P<free>\d+)",
     ),
     _kind(
-        "out-of-memory", ("OutOfMemory", "Cuda Runtime (out of memory)", "could not be allocated"),
+        "out-of-memory", ("OutOfMemory", "(out of memory)", "could not be allocated"),
         r"(?:Requested amount of GPU memory \((?P<bytes>\d+) bytes\) )?could not be allocated"
-        r"|OutOfMemory|Cuda Runtime \(out of memory\)", level="E",
+        r"|OutOfMemory|Cuda [^\n(]*\(out of memory\)", level="E",
     ),
     _kind(
         "cuda-error", ("Cuda Runtime (", "Cuda Driver (", "Cuda failure:"),

@@ -126,12 +126,12 @@ class TrtRun(Record, frozen=True):
 class TrtBuild(Record, frozen=True):
     """One build, or one run of a tool: what was asked for and how it ended, as far as the log tells.
 
-    `release` is TensorRT's version as numbers, () where nothing tells it; `rtx` that it is TensorRT for RTX. `options`
-    are trtexec's, as it printed them, `flags` those of its command line. `types` are the precisions that were allowed
-    (fp16, int8, ...), None where unknown. `seconds` is the time of the build, None if it did not finish. `outcome` is
-    what the tool itself said last: passed, failed, or "". `timed` counts runners that were timed, `timed_reformats`
-    how many of them were reformats; `timing` tells that the log ends while tactics are timed. `last` is the line of the
-    last message of the build.
+    `release` is TensorRT's version as numbers, () where nothing tells it; `rtx` that it is TensorRT for RTX.
+    `options` are trtexec's, as it printed them, `flags` those of its command line. `types` are the precisions that
+    were allowed (fp16, int8, ...), None where unknown. `seconds` is the time of the build, None if it did not finish,
+    `ended` the line that says so (0: none). `outcome` is what the tool itself said last: passed, failed, or "".
+    `timed` counts runners that were timed, `timed_reformats` how many of them were reformats; `timing` tells that the
+    log ends while tactics are timed. `last` is the line of the last message of the build.
     """
 
     build: int
@@ -151,6 +151,7 @@ class TrtBuild(Record, frozen=True):
     workspace: int | None = None
     seconds: float | None = None
     finished: bool = False
+    ended: int = 0
     outcome: str = ""
     verbose: bool = False
     timed: int = 0

@@ -25,7 +25,7 @@ WITHOUT_ENGINE: Final = re.compile(
     r"'NoneType' object (?:has no attribute '(?:serialize|create_execution_context|create_engine_inspector|num_\w+"
     r"|get_\w+|binding_\w+|device_memory\w*|max_batch_size|tobytes|nbytes|__enter__|execute\w*|set_\w+)'|is not)"
     r"|bytes-like object is required, not 'NoneType'|object of type 'NoneType' has no len"
-    r"|(?:engine|plan|TensorRT|[Ee]ngine build\w*|serialized)\b.{0,60}\b(?:fail|could not|None)"
+    r"|(?:engines?|plan|TensorRT|[Ee]ngines? build\w*|serialized)\b.{0,60}\b(?:fail|could not|None)"
     r"|(?:[Cc]ould not|[Ff]ailed to) (?:deserialize|build|create|load|parse)\b.{0,40}(?:engine|[Oo][Nn][Nn][Xx]|networ)"
     r"|deserialize_cuda_engine\(\): incompatible function arguments"
     r"|pybind11::init\(\): factory function returned nullptr",
@@ -78,6 +78,17 @@ def _of_builder(row: ExceptionRow) -> bool:
         return False
     asserts = row.name == "AssertionError" and re.search(r"engine|plan|serialized", frames[-1].text or "") is not None
     return asserts or BUILDERS.search(frames[-1].file) is not None
+
+
+def harmless(message: TrtMessage, builds: TrtBuilds) -> bool:
+    """Whether the build of an error went on and finished."""
+    build = builds.of(message)
+    return build is not None and build.finished and message.anchor.line < build.ended
+
+
+def by_onnxruntime(message: TrtMessage) -> bool:
+    """Whether onnxruntime's provider printed it: what TensorRT refuses it runs with another provider."""
+    return "tensorrt_execution_provider" in message.anchor.text
 
 
 def failure(message: TrtMessage, text: str, builds: TrtBuilds, exceptions: Exceptions, **changes: Any) -> Finding:

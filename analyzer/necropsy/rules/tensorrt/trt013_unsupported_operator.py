@@ -31,11 +31,13 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.tensorrt_log.records import OnnxNode, TrtMessage
 
+from necropsy.claim import from_record
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.onnx_nodes import OnnxNodes
 from necropsy.evidence.sources import Sources
@@ -43,7 +45,16 @@ from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
 from necropsy.finding import Fact, Finding, Fix, Related, Severity
 from necropsy.rule import rule
-from necropsy.rules.tensorrt._log import failure, first_cause, just_before, of_build, places_of, short
+from necropsy.rules.tensorrt._log import (
+    by_onnxruntime,
+    ended,
+    failure,
+    first_cause,
+    just_before,
+    of_build,
+    places_of,
+    short,
+)
 from necropsy.rules.tensorrt._operators import KNOWN_DOMAINS, is_standard
 from necropsy.rules.tensorrt.trt022_batch_norm_training import is_training
 
@@ -65,6 +76,17 @@ _WRITE: Final = Fix(
 )
 
 
+_FOLD: Final = Fix(
+    "Fold constants and look at the types of inputs and initializers that the model is left with", "code",
+    command="polygraphy surgeon sanitize m.onnx --fold-constants -o folded.onnx; polygraphy inspect model folded.onnx",
+)  # fmt: skip
+_NAME: Final = Fix(
+    "Look up the node by its number", "code",
+    command="python -c \"import onnx; print(onnx.load('model.onnx').graph.node[NUMBER])\"",
+)  # fmt: skip
+_QUOTED: Final = re.compile(r"&& \"(?P<words>[^\"]+)\"?")
+
+
 @rule("TRT013", "unsupported-operator", Severity.FATAL)
 def check(
     messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, nodes: OnnxNodes | None, sources: Sources
@@ -76,9 +98,12 @@ def check(
         if where in told or is_training(row) or not first_cause(row, messages):
             continue
         told.add(where)
+        if _elsewhere(row, builds, exceptions):
+            yield _passed_on(row, (row.node or _node_of(row)).op, builds)
+            continue
         node = row.node or _node_of(row)
         before = just_before(row, messages)
-        reason = row.words.get("assertion", "") or (before.text if before is not None else "")
+        reason = _words(row.words.get("assertion", "")) or (before.text if before is not None else "")
         text, fixes = _said(node, row, reason, of_build(builds.of(row)))
         facts: dict[str, Fact] = {
             "operator": node.op,
@@ -107,14 +132,32 @@ def _node_of(row: TrtMessage) -> OnnxNode:
     op = row.words.get("op", "")
     if not op and "registered for op: " in (said := row.words.get("assertion", "")):
         op = said.split("registered for op: ", 1)[1].split()[0].rstrip(".")
+    function = row.words.get("function", "")
+    if not op and is_standard(function.removeprefix("import"), ""):
+        op = function.removeprefix("import")
     return OnnxNode(int(number) if number.lstrip("-").isdigit() else None, op, row.words.get("name", ""))
+
+
+def _words(assertion: str) -> str:
+    """What an assertion says to people: `Assertion failed: (mode != "cubic") && "..."`."""
+    quoted = _QUOTED.search(assertion)
+    return quoted["words"] if quoted is not None else assertion.removeprefix("Assertion failed: ")
 
 
 def _said(node: OnnxNode, row: TrtMessage, reason: str, release: str) -> tuple[str, tuple[Fix, ...]]:
     name = f" (node {short(node.name or node.output)})" if node.name or node.output else ""
+    if not node.op and node.number is not None and node.number >= 0:
+        name = f" of node {node.number}"
     assertion = reason.rstrip(".")
     sought = "Plugin not found" in assertion or "FallbackPlugin" in row.words.get("function", "")
-    sought = sought or "No importer registered" in assertion or "UNSUPPORTED_NODE" in row.words.get("status", "")
+    sought = sought or "No importer registered" in assertion
+    if not sought and not node.op and node.number == -1:
+        return (
+            f"{release}'s parser can not take the model's inputs or weights ({assertion}); no network came of it.",
+            (_FOLD, _NEWER),
+        )
+    if not sought and not node.op:
+        return f"{release} does not support the operator{name}: {assertion}; no network came of the model.", (_FORM,)
     if not sought:
         because = f": {assertion[:240]}" if assertion else ""
         where = f" in {row.words['function']}" if row.words.get("function") and not assertion else ""
@@ -122,6 +165,12 @@ def _said(node: OnnxNode, row: TrtMessage, reason: str, release: str) -> tuple[s
             f"{release} does not support this use of ONNX operator {node.op or '?'}{name}{because}{where}; "
             "no network came of the model.",
             (_FORM, _NEWER),
+        )
+    if not node.op:
+        return (
+            f"{release} does not support the operator{name}: no importer knows it, and no plugin of that name is "
+            "loaded.",
+            (_NAME, _LOAD, _NEWER),
         )
     if is_standard(node.op, node.domain):
         return (
@@ -142,6 +191,23 @@ def _said(node: OnnxNode, row: TrtMessage, reason: str, release: str) -> tuple[s
     )
 
 
+def _elsewhere(row: TrtMessage, builds: TrtBuilds, exceptions: Exceptions) -> bool:
+    """Whether onnxruntime asked what TensorRT can take, and went on with another provider for the rest."""
+    return by_onnxruntime(row) and not ended(row, builds, exceptions)
+
+
+def _passed_on(row: TrtMessage, op: str, builds: TrtBuilds) -> Finding:
+    return from_record(
+        row,
+        f"{of_build(builds.of(row))} does not support ONNX operator {op or '?'}: onnxruntime runs it with another "
+        "provider and splits the graph there, which costs copies and not the job.",
+        Severity.NOTE,
+        facts={"operator": op} if op else {},
+        fixes=(_NEWER, _REWRITE),
+        subject=op,
+    )
+
+
 def _plugins(
     messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, told: set[tuple[str, int]]
 ) -> Iterator[Finding]:
@@ -151,6 +217,9 @@ def _plugins(
             continue
         told.add((row.anchor.input, row.build))
         plugin = row.words.get("plugin", "?")
+        if _elsewhere(row, builds, exceptions):
+            yield _passed_on(row, plugin, builds)
+            continue
         if is_standard(plugin, ""):
             release = of_build(builds.of(row))
             text = f"{release} does not support ONNX operator {plugin}, and no plugin of that name is loaded."

@@ -25,19 +25,20 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from necropsy_parsers.tensorrt_log.records import TrtMessage
 
 from necropsy.claim import from_record, one_line
-from necropsy.conditions import DEVICE_FULL
+from necropsy.conditions import DEVICE_FAULT, DEVICE_FULL, NO_ENGINE, PROCESS_DIED
 from necropsy.evidence.activity import Activity
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.trt_builds import TrtBuilds
 from necropsy.evidence.trt_messages import TrtMessages
 from necropsy.finding import Confidence, Fact, Finding, Fix, Severity
+from necropsy.provenance.device_faults import FAULTS
 from necropsy.rule import rule
-from necropsy.rules.tensorrt._log import CAUSES, ECHOES, failure, just_before, of_build
+from necropsy.rules.tensorrt._log import CAUSES, ECHOES, ended, failure, harmless, just_before, of_build
 
 _VERBOSE: Final = Fix(
     "Run again with a verbose logger, which tells what led to it",
@@ -45,6 +46,19 @@ _VERBOSE: Final = Fix(
     command="trtexec --verbose ...  # trt.Logger.VERBOSE",
 )
 _FREE: Final = Fix("Free memory of the GPU before the build: other processes, PyTorch's cache, other engines")
+_BUFFERS: Final = Fix(
+    "Check that each buffer that the engine gets is on the GPU and as large as its tensor (shape, type, batch), and "
+    "is not freed while it runs",
+    "code",
+)
+_SANITIZER: Final = Fix(
+    "Let compute-sanitizer name the kernel and the access", "flag",
+    command="compute-sanitizer --tool memcheck python infer.py",
+)  # fmt: skip
+_PASSED: Final = (
+    "The GPU ran out of memory while kernels were tried; the build went on without them and finished, so that faster "
+    "ones may be missing."
+)
 _OTHERS: Final = frozenset({"error", "out-of-memory", "cuda-error", "engine-null", "tool-failed", "load-failed"})
 
 
@@ -70,15 +84,28 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, acti
         full = row.kind == "out-of-memory" or "out of memory" in row.text
         if full and any(m.seq > row.seq and m.kind == "no-implementation" for m in messages.errors(row)):
             continue  # TRT019 says it of the layer
+        if full and harmless(row, builds):
+            yield from_record(row, _PASSED, Severity.NOTE, fixes=(_FREE,), facts={"times": row.count})
+            continue
+        fault = row.kind == "cuda-error" and FAULTS.search(row.text) is not None
         at = f" in {row.api}" if row.api else ""
         text = f"{who} failed{at}: {one_line(row.text, 240).rstrip('.')}."
-        changes = {"facts": {k: v for k, v in facts.items() if v}, "fixes": (_FREE,) if full else (_VERBOSE,)}
-        later = any(m.seq > row.seq and m.kind in CAUSES - ECHOES for m in messages.errors(row))
-        if later:  # the one that says why follows
+        if fault:
+            text += " Kernels report late: one launched before, of TensorRT, a plugin or the program, is to blame."
+        fixes = (_FREE,) if full else (_BUFFERS, _SANITIZER) if fault else (_VERBOSE,)
+        changes: dict[str, Any] = {"facts": {k: v for k, v in facts.items() if v}, "fixes": fixes}
+        same = {"out-of-memory", "cuda-error"} if full else {row.kind}
+        later = any(m.seq > row.seq and m.kind in CAUSES - ECHOES - same for m in messages.errors(row))
+        if harmless(row, builds):
+            yield from_record(row, f"{text} The build went on and finished.", Severity.WARNING, **changes)
+        elif later:  # the one that says why follows
             yield from_record(row, text, Severity.WARNING, activity=activity, confidence=Confidence.POSSIBLE, **changes)
         else:
-            left = {"leaves": frozenset({DEVICE_FULL})} if full else {}
-            yield failure(row, text, builds, exceptions, **changes, **left)
+            if fault:
+                changes["leaves"] = frozenset({DEVICE_FAULT, NO_ENGINE})
+            elif full:
+                changes["leaves"] = frozenset({DEVICE_FULL, *_died(row, builds, exceptions)})
+            yield failure(row, text, builds, exceptions, **changes)
 
 
 def _explained(row: TrtMessage, messages: TrtMessages) -> bool:
@@ -89,3 +116,7 @@ def _explained(row: TrtMessage, messages: TrtMessages) -> bool:
     if any(m.seq < row.seq and (m.kind in CAUSES or m.kind == "error") for m in errors):
         return True
     return row.kind in ECHOES and any(m.kind in CAUSES - ECHOES or m.kind == "error" for m in errors)
+
+
+def _died(row: TrtMessage, builds: TrtBuilds, exceptions: Exceptions) -> frozenset[str]:
+    return frozenset({NO_ENGINE, PROCESS_DIED}) if ended(row, builds, exceptions) else frozenset({NO_ENGINE})
