@@ -1,7 +1,7 @@
 """A kernel runs near a peak of the GPU
 
 What it means
-    Arithmetic or device memory is used to 80% or more, or both sides evenly to more than 60%: the kernel
+    Arithmetic or device memory is used to 80% or more, or both sides alike and one above 60%: the kernel
     does what the hardware can. Time can be saved by doing less, hardly by doing it better.
 
 Why it happens
@@ -40,7 +40,7 @@ from necropsy.trace.kernelnames import ORDINARY, unit
 
 
 class Thresholds(Weight, frozen=True):
-    """`near`: percent of a peak from which a kernel is near it; `low` and `difference`: both sides even above it.
+    """`near`: percent of a peak from which a kernel is near it; `low` and `difference`: both sides alike above it.
 
     `much`: part of the profiled time from which it is worth a word.
     """
@@ -60,7 +60,7 @@ def check(
         yield lacking("throughput of compute and memory", "ncu --section SpeedOfLight")
     for group in worth_telling(kernels, t):
         sm, mem = compute(group.row) or 0.0, memory(group.row) or 0.0
-        even = min(sm, mem) >= t.low and abs(sm - mem) < t.difference
+        even = max(sm, mem) >= t.low and abs(sm - mem) < t.difference
         near = sm >= t.near or (mem >= t.near and limiter(group.row) == DRAM)
         if (near or even) and (group.share is None or group.share >= t.much):
             yield _finding(group, sm, mem, t, (inductor, traces))
@@ -72,7 +72,7 @@ def _finding(group: Group, sm: float, mem: float, t: Thresholds, beside: Beside)
     side = "tensor cores" if by_tensor else "the multiprocessors" if sm >= mem else limiter(row) or "memory"
     does = f"runs at {max(sm, mem):.0f}% of the peak of {side}"
     if sm < t.near and mem < t.near:
-        does = f"uses arithmetic ({sm:.0f}% of peak) and memory ({mem:.0f}%) evenly"
+        does = f"uses arithmetic ({sm:.0f}% of peak) and memory ({mem:.0f}%) alike"
     ordinary = not by_tensor and sm >= mem and unit(row.kernel) == ORDINARY
     end = "on ordinary cores, which may be the slower unit" if ordinary else "so that the kernel has no easy gain"
     return tell(

@@ -16,9 +16,10 @@ How to fix
     fit with a loop in each (persistent kernel). From Python: another batch size, or `mode="max-autotune"`.
 
 Limits
-    NVIDIA's rule takes all blocks for equally long and tells 1 / (waves + 1) as lost. Here no more than the measured
-    idle part of the multiprocessors counts, so that kernels whose blocks overlap well are not accused; where it was
-    not measured, nothing is said. `gain` is NVIDIA's 20% as a bound of the waves' arithmetic.
+    NVIDIA's rule takes all blocks for equally long and tells 1 / (waves + 1) as lost. Here the part of the last wave
+    that has blocks is no loss, and no more than the measured idle part of the multiprocessors counts, so that
+    kernels whose blocks overlap well are not accused; where it was not measured, nothing is said. `gain` is NVIDIA's
+    20% as a bound of the waves' arithmetic.
 
 References
     - https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html#wave-quant
@@ -50,7 +51,7 @@ _PERSIST: Final = Fix(
 class Thresholds(Weight, frozen=True):
     """When a tail counts.
 
-    `gain`: part of the time by the number of waves (NVIDIA's 0.2); `idle`: measured idle part of the multiprocessors.
+    `gain`: part of the time by the number of waves (NVIDIA's 0.2); `idle`: what is lost of the GPU.
     """
 
     gain: float = 0.2
@@ -76,9 +77,11 @@ def _lost(row: NcuKernel, t: Thresholds) -> float | None:
     if waves is None or waves < 1 or active is None or row.value("launch__cluster_size") not in (None, 0.0, 1.0):
         return None
     full = math.floor(waves + 1e-3)
-    if waves - full < 1e-3 or 1 / (full + 1) < t.gain or 1 - active < t.idle:
+    partial = waves - full
+    if partial < 1e-3 or 1 / (full + 1) < t.gain:
         return None
-    return min(1 / (full + 1), 1 - active)
+    lost = min((1 - partial) / (full + 1), 1 - active)
+    return lost if lost >= t.idle else None
 
 
 def _finding(group: Group, lost: float, rules: NcuRules, t: Thresholds, beside: Beside) -> Finding:
