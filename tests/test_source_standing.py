@@ -84,3 +84,14 @@ def test_notebooks_have_no_file(said) -> None:  # type: ignore[no-untyped-def]
     told, shown = said(Place("<ipython-input-4-0f>", 3, None, "step", TEXT, "line"), vit=SOURCE)
     assert told.startswith("the cell that ran as In [4]")
     assert not shown
+
+
+def test_what_places_quote_confirms_a_file_that_no_traceback_names(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SOURCE)
+    tree = SourceTree([str(tmp_path)])
+    assert tree.path(FILE) is None  # the name alone is too little
+    tree.learn([PLACE, Place(FILE, 1, None, "", "", "function")])
+    assert tree.path(FILE) == tmp_path / "train.py"
+    other = SourceTree([str(tmp_path)])
+    other.learn([Place(FILE, 5, None, "step", "return x", "line")])
+    assert other.path(FILE) is None

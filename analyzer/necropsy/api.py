@@ -20,7 +20,7 @@ from necropsy.evidence.activity import Activity
 from necropsy.evidence.clocks import Clocks
 from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.evidence.sources import Sources
-from necropsy.finding import Finding
+from necropsy.finding import Finding, Place
 from necropsy.processes import runs
 from necropsy.provenance.files import SourceTree
 from necropsy.provenance.resolvers import resolved
@@ -119,7 +119,10 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
     report.runs = runs(loaded.evidence, report.findings)
     report.steps = stepping(loaded.evidence, report.findings)
     report.issues = loaded.issues.rows()
-    report.excerpt = loaded.evidence.get(Sources).tree.excerpt
+    tree = loaded.evidence.get(Sources).tree
+    tree.learn(p for f in report.findings for p in f.code)
+    tree.learn(Place(t.file, t.line, text=t.text) for s in report.steps for t in s.lines)
+    report.excerpt = tree.excerpt
     return report
 
 

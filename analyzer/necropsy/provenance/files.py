@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,7 @@ class SourceTree:
         self._named = [Path(n) for n in named]
         self._inputs = list(inputs)
         self._quoted = quoted if quoted is not None else {}
+        self._learnt: dict[str, dict[int, str]] = {}
         self._index: dict[str, list[Path]] | None = None
         self._resolved: dict[str, Path | None] = {}
         self._text: dict[Path, list[str]] = {}
@@ -130,6 +131,19 @@ class SourceTree:
             data = b""
         return data.decode("utf-8", "replace")
 
+    def learn(self, places: Iterable[Place]) -> None:
+        """What places quote of files of which no traceback quoted anything: it, too, can confirm a local file."""
+        known = set(self._quoted)
+        told: dict[str, dict[int, str]] = {}
+        for p in places:
+            text = p.text.strip()
+            if text and "\n" not in text and p.line is not None and p.exactness == "line" and p.file not in known:
+                told.setdefault(p.file, {})[p.line] = text
+        for file, lines in told.items():
+            if self._resolved.get(file) is None:
+                self._resolved.pop(file, None)
+                self._learnt.setdefault(file, {}).update(lines)
+
     def stands_for(self, file: str, path: Path) -> None:
         """From now on `path` is the local file of `file`."""
         self._resolved[file] = path
@@ -157,7 +171,8 @@ class SourceTree:
 
     def _confirmed(self, path: Path, file: str) -> bool | None:
         """Whether the quoted lines stand in `path`; None if nothing was quoted."""
-        quoted = {n: t.strip() for n, t in self._quoted.get(file, {}).items() if t.strip()}
+        told = self._quoted.get(file) or self._learnt.get(file, {})
+        quoted = {n: t.strip() for n, t in told.items() if t.strip()}
         if not quoted:
             return None
         lines = self._read(path)
