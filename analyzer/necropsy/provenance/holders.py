@@ -9,7 +9,7 @@ Python stack at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from necropsy_parsers.records import Frame
@@ -32,10 +32,12 @@ _ENGINE: Final = ("torch::autograd::Engine", "torch::autograd::python::PythonEng
 
 def user_frame(stack: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own Python; None where there is none."""
-    for frame in stack:
-        if frame.line and _is_python(frame.file) and not is_library(frame.file):
-            return frame
-    return None
+    return next(user_frames(stack), None)
+
+
+def user_frames(stack: Sequence[Frame]) -> Iterator[Frame]:
+    """The frames of the user's own Python, the innermost first."""
+    return (f for f in stack if f.line and _is_python(f.file) and not is_library(f.file))
 
 
 def part_of(stack: Sequence[Frame]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -13,10 +14,11 @@ from necropsy_parsers.records import Frame
 from necropsy_parsers.snapshot.model import ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, Holding, MemorySnapshot
 
 from necropsy.finding import Fix
-from necropsy.provenance.holders import BACKWARD, FORWARD, NO_STACK, OPTIMIZER, WEIGHTS, part_of, user_frame
+from necropsy.provenance.holders import BACKWARD, FORWARD, NO_STACK, OPTIMIZER, WEIGHTS, part_of, user_frames
 from necropsy.units import human_bytes, percent
 
 LISTED: Final = 8  # lines among the facts
+CALLERS: Final = 3
 GROWN: Final = 8  # blocks from which a line's growth is told
 SPREAD: Final = 0.5  # part of the history over which they must have been allocated,
 RECENT: Final = 0.9  # the last of them behind this part of it
@@ -24,13 +26,17 @@ NEAR: Final = 8  # events from the end of the history within which a refusal is 
 
 
 class Line(Struct, frozen=True):
-    """What one line of the user's holds; `grows`: blocks of it were added, and stayed, throughout the history."""
+    """What one line of the user's holds; `grows`: blocks of it were added, and stayed, throughout the history.
+
+    `callers` are the user's lines from which most of it was called, the innermost first.
+    """
 
     frame: Frame
     bytes: int
     blocks: int
     part: str
     grows: bool = False
+    callers: tuple[Frame, ...] = ()
 
 
 class Held(Struct, frozen=True):
@@ -77,21 +83,28 @@ def _held(s: MemorySnapshot, when: str, holdings: Sequence[Holding]) -> Held:
     parts, size, count = Counter[str](), Counter[Frame](), Counter[Frame]()
     kinds: dict[Frame, Counter[str]] = {}
     times: dict[Frame, list[int]] = {}
+    callers: dict[Frame, Counter[tuple[Frame, ...]]] = {}
     born = _born(s)
     for h in holdings:
         stack = s.stacks[h.stack]
-        part, frame = part_of(stack), user_frame(stack)
+        part, users = part_of(stack), user_frames(stack)
+        frame = next(users, None)
         parts[part] += h.bytes
         if frame is not None:
             size[frame] += h.bytes
             count[frame] += h.blocks
             kinds.setdefault(frame, Counter())[part] += h.bytes
+            callers.setdefault(frame, Counter())[tuple(islice(users, CALLERS))] += h.bytes
             times.setdefault(frame, []).extend(born.get(h.stack, ()))
     lines = tuple(
-        Line(f, n, count[f], kinds[f].most_common(1)[0][0], _grows(times[f], len(s.history)))
+        Line(f, n, count[f], kinds[f].most_common(1)[0][0], _grows(times[f], len(s.history)), _most(callers[f]))
         for f, n in size.most_common()
     )
     return Held(when, sum(h.bytes for h in holdings), lines, dict(parts.most_common()))
+
+
+def _most(callers: Counter[tuple[Frame, ...]]) -> tuple[Frame, ...]:
+    return callers.most_common(1)[0][0]
 
 
 def _born(s: MemorySnapshot) -> dict[int, list[int]]:
@@ -155,6 +168,15 @@ def by_line(held: Held) -> list[str]:
     return [
         f"{_short(line.frame)} in {line.frame.function}: {human_bytes(line.bytes)} in {line.blocks:,}"
         for line in held.lines[:LISTED]
+    ]
+
+
+def called_from(held: Held) -> list[str]:
+    """Callers of the lines that go on growing: nearer to what keeps their results, as a fact."""
+    return [
+        f"{_short(line.frame)} from {' from '.join(f'{_short(c)} in {c.function}' for c in line.callers)}"
+        for line in held.lines
+        if line.grows and line.callers
     ]
 
 

@@ -49,7 +49,16 @@ from necropsy.evidence.memory_snapshots import MemorySnapshots
 from necropsy.evidence.settings import Settings
 from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
 from necropsy.rule import rule
-from necropsy.rules.memory._held import by_line, by_part, fixes_of, held_of, large_of, sentence, snapshot_of
+from necropsy.rules.memory._held import (
+    by_line,
+    by_part,
+    called_from,
+    fixes_of,
+    held_of,
+    large_of,
+    sentence,
+    snapshot_of,
+)
 from necropsy.units import human_bytes, percent
 
 
@@ -212,7 +221,8 @@ def check(
             message = f"{message.rstrip('.')}; {sentence(snapshot, held, large)}"
             better = (*fixes_of(held, large), *(f for f in fixes if f is not _SNAPSHOT))
             fixes = tuple(dict.fromkeys(better))[:MOST_FIXES]
-            told_of = {"held by line (blocks)": by_line(held), "held by kind": by_part(held)}
+            told_of = {"held by line (blocks)": by_line(held), "called from": called_from(held)}
+            told_of["held by kind"] = by_part(held)
             facts = {**{k: v for k, v in told_of.items() if v}, **facts}
             related = (Related(snapshot.anchor, "the snapshot that tells what held the memory"),)
         yield from told(

@@ -48,7 +48,17 @@ from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.memory_snapshots import MemorySnapshots
 from necropsy.finding import MAX_PLACES, Confidence, Fact, Finding, Fix, Place, Severity
 from necropsy.rule import rule
-from necropsy.rules.memory._held import Held, by_line, by_part, fixes_of, held_of, large_of, refused_alike, sentence
+from necropsy.rules.memory._held import (
+    Held,
+    by_line,
+    by_part,
+    called_from,
+    fixes_of,
+    held_of,
+    large_of,
+    refused_alike,
+    sentence,
+)
 from necropsy.units import human_bytes
 
 
@@ -104,6 +114,7 @@ def _finding(
 def _facts(s: MemorySnapshot, held: Held) -> dict[str, Fact]:
     facts: dict[str, Fact] = {
         "held by line (blocks)": by_line(held),
+        "called from": called_from(held),
         "held by kind": by_part(held),
         "allocated when taken": human_bytes(s.allocated),
         "reserved when taken": human_bytes(s.reserved),
