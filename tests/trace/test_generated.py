@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 import necropsy
 from necropsy.evidence.inductor_kernels import InductorKernels
@@ -92,3 +93,15 @@ def test_places_of_compiled_kernels_become_lines(run: tuple[Profile, InductorKer
     assert [(c.line, c.exactness) for c in fused.code] == [(18, "statement"), (19, "statement"), (17, "statement")]
     eager = found(next(n for n in p.trace.names if "nll_loss_forward_reduce" in n))
     assert all(c.exactness == "function" for c in eager.code)
+
+
+def test_the_line_that_called_a_compiled_region_gives_way(run: tuple[Profile, InductorKernels]) -> None:
+    """A capture's marks tell the call; the generated code tells what each kernel computes."""
+    p, table = run
+    site = p.work_sites(p.rank.kernels, p.rank.where(p.rank.kernels, "triton_per_fused_sum_5"))[0]
+    assert site.place is not None
+    call = replace(site.place, line=3, function="", exactness="line", how="marked while it ran")
+    (found,) = with_generated([about(p, "slow", Severity.NOTE, shows="x", places=[call])], table)
+    (plain,) = with_generated([about(p, "slow", Severity.NOTE, shows="x", places=[site.place])], table)
+    assert found.code == plain.code
+    assert found.code[0].line != 3

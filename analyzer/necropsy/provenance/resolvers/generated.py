@@ -42,10 +42,15 @@ def _resolved(f: Finding, table: InductorKernels) -> Finding:
 
 def _lines(place: Place, table: InductorKernels) -> list[Place]:
     from necropsy.trace.generated import generated_of
-    from necropsy.trace.profile import Moments
+    from necropsy.trace.profile import MARKED, Moments
 
     rests = place.rests
-    if place.exactness != "function" or not isinstance(rests, Moments) or rests.kernels is None:
+    # A marked line is the one that called the compiled function, which is not what a kernel in it computes.
+    if (
+        (place.exactness != "function" and place.how != MARKED)
+        or not isinstance(rests, Moments)
+        or rests.kernels is None
+    ):
         return []
     known = generated_of(rests.profile, table)
     kernels = rests.profile.rank.kernels
