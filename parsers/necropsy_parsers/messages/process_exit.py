@@ -11,6 +11,8 @@ mpirun noticed that process rank 3 with PID 4411 on node node-3 exited on signal
 ProcessExitedException: process 1 terminated with signal SIGSEGV                           torch.multiprocessing
 A worker died or was killed while executing a task by an unexpected system error. ... Worker PID: 4411 ...      Ray
 
+段错误 (核心已转储)         Speicherzugriffsfehler (Speicherabzug geschrieben)         shells in other languages
+
 A launcher's line says whose end it reports: that process, not the launcher, is then the record's origin.
 """
 
@@ -26,6 +28,15 @@ from necropsy_parsers.messages import Message
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Origin, Record
 
+# The same in the languages of glibc and bash, as far as a line of these words says nothing else.
+_ABROAD: Final = {
+    "段错误": "SIGSEGV", "段錯誤": "SIGSEGV", "區段錯誤": "SIGSEGV", "セグメンテーション違反": "SIGSEGV",
+    "Speicherzugriffsfehler": "SIGSEGV", "Erreur de segmentation": "SIGSEGV", "Violación de segmento": "SIGSEGV",
+    "Fallo de segmentación": "SIGSEGV", "Errore di segmentazione": "SIGSEGV", "Falha de segmentação": "SIGSEGV",
+    "Ошибка сегментирования": "SIGSEGV", "세그멘테이션 오류": "SIGSEGV", "세그멘테이션 결함": "SIGSEGV",
+    "Naruszenie ochrony pamięci": "SIGSEGV", "已放弃": "SIGABRT", "Аварийный останов": "SIGABRT",
+    "已杀死": "SIGKILL", "已砍掉": "SIGKILL", "Getötet": "SIGKILL", "Убито": "SIGKILL", "Processus arrêté": "SIGKILL",
+}  # fmt: skip
 NAME: Final = "process_exit"
 TITLE: Final = "Ends of processes: signals and exit codes"
 TRIGGERS: Final = (
@@ -54,9 +65,11 @@ TRIGGERS: Final = (
     b"with return code",
     b"died with <Signals",
     b"A worker died",
+    *(word.encode() for word in _ABROAD),
 )
 SAMPLES: Final[dict[str, dict[str, object]]] = {
     "bash: line 1:  4411 Segmentation fault      (core dumped) python train.py": {"signal": "SIGSEGV", "pid": 4411},
+    "段错误 (核心已转储)": {"signal": "SIGSEGV", "core": True},
     "exitcode  : -9 (pid: 4411)": {"signal": "SIGKILL", "pid": 4411},
     "['/opt/conda/bin/python', '-u', 'train.py'] exits with return code = -9": {"signal": "SIGKILL", "code": -9},
 }
@@ -93,6 +106,15 @@ _SHELL: Final = lazily(
     r"(?P<what>Segmentation fault|Killed|Aborted|Illegal instruction|Bus error|Floating point exception)"
     r"(?P<core>\s*\(core dumped\))?(?:\s{2,}\S.*|\s+(?:nohup|python|torchrun|bash|sh|accelerate|deepspeed"
     r"|\S+\.(?:sh|py)|/\S+|[\"$]\S*).*)?\s*$"
+)
+_SHELL_ABROAD: Final = lazily(
+    r"(?:\S+[:：] ?(?:[^\d:：]{0,8}\d+[^\d:：]{0,4}[:：])? *)?(?:(?P<pid>\d+) +)?(?P<what>"
+    + "|".join(_ABROAD)
+    + r")(?:(?P<core>\s*[(（][^()（）]{2,40}[)）]).*|\s{2,}\S.*)?$"
+)
+# bash translates what it adds apart from the signal's name.
+_CORE_ABROAD: Final = lazily(
+    r"(?P<what>Segmentation fault|Aborted|Bus error) ?[(（][^()（）\x00-\x7f][^()（）]{1,40}[)）]"
 )
 _FATAL: Final = lazily(r"Fatal Python error: (?P<reason>[^\n]+)")
 _SRUN: Final = lazily(r"srun: error: (?P<host>[\w.-]+): tasks? (?P<tasks>[\d,-]+): (?P<what>.+)$")
@@ -186,9 +208,9 @@ def read(message: Message) -> Iterator[ProcessExit]:
         origin = replace(origin, host=m["host"])
         found = re.search(r"exit code (\d+)", reason)
         code = int(found[1]) if found else None
-    elif (m := _SHELL.match(text)) is not None:
-        signal = _signal_in(m["what"])
-        pid = int(m["pid"]) if m["pid"] else None
+    elif (said := _by_shell(text)) is not None:
+        signal, pid, abroad = said
+        core = core or abroad
     elif (m := _DIED.search(text)) is not None:
         signal, by = m["signal"] or m["s"], "launcher"
         pid = int(m["pid"]) if m["pid"] else None
@@ -203,6 +225,17 @@ def read(message: Message) -> Iterator[ProcessExit]:
     yield ProcessExit(
         message.anchor, signal, code, pid, by, reason, core, origin=origin, seq=message.seq, attempt=message.attempt
     )
+
+
+def _by_shell(text: str) -> tuple[str, int | None, bool] | None:
+    """The signal, the process and whether a core was dumped, in the words of a shell."""
+    if (m := _SHELL.match(text)) is not None:
+        return _signal_in(m["what"]), int(m["pid"]) if m["pid"] else None, m["core"] is not None
+    if (m := _SHELL_ABROAD.match(text)) is not None:
+        return _ABROAD[m["what"]], int(m["pid"]) if m["pid"] else None, m["core"] is not None
+    if (m := _CORE_ABROAD.match(text)) is not None:
+        return _signal_in(m["what"]), None, True
+    return None
 
 
 def _signal_in(text: str) -> str:
