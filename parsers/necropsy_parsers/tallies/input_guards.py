@@ -67,14 +67,17 @@ class Tally:
         for position in places(chunk, _TENSOR if newer else _OLDER):
             if len(self._lines) >= MAX_GUARDS:
                 return
+            if newer:  # most are parameters: their name is looked at before their line is
+                first = chunk.find(b", ", position, position + _LONGEST)
+                if first < 0 or any(chunk.find(part, position, first) >= 0 for part in _STATE):
+                    continue
             begin = chunk.rfind(b"\n", 0, position) + 1
-            end = chunk.find(b"\n", position)
-            end = len(chunk) if end < 0 else end
-            first = chunk.find(b", ", position, end) if newer else position
-            if any(chunk.find(part, begin, first) >= 0 for part in _STATE):
+            if not newer and any(chunk.find(part, begin, position) >= 0 for part in _STATE):
                 continue
             if chunk.find(_LIST, begin, min(position, begin + _HEAD_WITHIN)) < 0:
                 continue
+            end = chunk.find(b"\n", position)
+            end = len(chunk) if end < 0 else end
             line += chunk.count(b"\n", counted, begin)
             counted = begin
             self._lines.append((start + begin, line + 1, chunk[begin : min(end, begin + _LONGEST)]))
