@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import sys
 import time
 from functools import cache
@@ -70,6 +71,8 @@ def read_trace(source: Source, seq: int, issues: Issues, *, keep: bool) -> tuple
 def key_of(path: str) -> str:
     """What a trace is known by; "" for files that are small or cannot be read."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return ""  # a pipe, which can be read once
         with open(path, "rb") as file:
             state = os.fstat(file.fileno())
             if state.st_size < SMALLEST:
@@ -77,10 +80,9 @@ def key_of(path: str) -> str:
             ends = file.read(_END)
             file.seek(-_END, os.SEEK_END)
             ends += file.read(_END)
-        name = os.path.realpath(path)
+        facts = (os.path.realpath(path), state.st_size, state.st_mtime_ns, state.st_ino, state.st_dev, _reader())
     except (OSError, ValueError):
         return ""
-    facts = (name, state.st_size, state.st_mtime_ns, state.st_ino, state.st_dev, _reader())
     return hashlib.blake2b(repr(facts).encode("utf-8", "surrogatepass") + ends, digest_size=20).hexdigest()
 
 
@@ -99,7 +101,10 @@ def _reader() -> str:
 
 def _kept(key: str) -> tuple[Trace, int] | None:
     path = folder() / f"{key}{_SUFFIX}"
-    if not path.is_file():
+    try:
+        if not _own(path.stat()):
+            return None
+    except OSError:
         return None
     from necropsy_parsers.trace.kept import kept
 
@@ -110,6 +115,11 @@ def _kept(key: str) -> tuple[Trace, int] | None:
         else:
             os.utime(path)
     return found
+
+
+def _own(state: os.stat_result) -> bool:
+    """Whether nobody else can have written the file."""
+    return stat.S_ISREG(state.st_mode) and (os.name != "posix" or state.st_uid == os.geteuid())
 
 
 def _keep(trace: Trace, key: str, read: int) -> None:

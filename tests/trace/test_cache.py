@@ -140,6 +140,22 @@ def test_a_cut_one_is_read_again(kept: Path, file: Path, decoded: list[str], siz
     assert len(decoded) == 2
 
 
+@pytest.mark.skipif(os.name != "posix", reason="files have owners on POSIX")
+def test_a_file_of_another_user_is_not_believed(
+    kept: Path, file: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = read(file)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert read(file) == first
+    assert len(decoded) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes with names are of POSIX")
+def test_a_pipe_is_not_opened_twice(kept: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    assert trace_cache.key_of(str(tmp_path / "pipe.json")) == ""
+
+
 def test_it_can_be_switched_off(kept: Path, file: Path, decoded: list[str]) -> None:
     assert read(file, cache=False) == read(file, cache=False)
     assert not kept.exists()
