@@ -134,6 +134,17 @@ def test_calls_of_a_model_are_steps_where_nothing_is_optimized(tmp_path: Path) -
     assert analyzed(tmp_path).steps[0].steps == 4
 
 
+def test_the_compiler_makes_the_same_graphs(tmp_path: Path) -> None:
+    alone = subprocess.run(
+        [sys.executable, str(JOBS / "counters.py")], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    done = python(tmp_path, "counters.py", options=("--no-report", "--collect", "profiler"))
+    assert [n["what"] for n in notes(tmp_path)] == ["recording", "recorded"]
+    one, other = json.loads(alone.stdout), json.loads(done.stdout)
+    assert one["stats"]["unique_graphs"] > 0
+    assert (one["stats"], one["graph_break"]) == (other["stats"], other["graph_break"])
+
+
 @pytest.mark.parametrize("option", ["--print-env", "--dry-run"])
 def test_nothing_runs_where_only_the_plan_is_asked_for(tmp_path: Path, option: str) -> None:
     done = capture(tmp_path, "no-such-program", options=(option, "--why", "slow"))
