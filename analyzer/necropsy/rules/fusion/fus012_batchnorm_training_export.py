@@ -41,7 +41,7 @@ from necropsy.rule import rule
 _EVAL: Final = Fix("Call `model.eval()` before the export, and leave `training=` at its default", "code")
 
 
-@rule("FUS011", "batchnorm-training-export", Severity.ERROR)
+@rule("FUS012", "batchnorm-training-export", Severity.ERROR)
 def check(onnx_nodes: OnnxNodes, sources: Sources) -> Iterator[Finding]:
     """One finding a model in training mode."""
     places = TrtLayers().places(onnx_nodes, sources)
