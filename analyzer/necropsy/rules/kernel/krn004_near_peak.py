@@ -36,7 +36,7 @@ from necropsy.ncu.figures import DRAM, compute, limiter, memory, tensor
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, clause, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
-from necropsy.trace.kernelnames import ORDINARY, unit
+from necropsy.trace.kernelnames import ORDINARY, TENSOR, unit
 
 
 class Thresholds(Weight, frozen=True):
@@ -68,7 +68,8 @@ def check(
 
 def _finding(group: Group, sm: float, mem: float, t: Thresholds, beside: Beside) -> Finding:
     row = group.row
-    by_tensor = (tensor(row) or 0.0) >= t.low
+    busy = tensor(row)
+    by_tensor = sm >= mem and (unit(row.kernel) == TENSOR if busy is None else busy >= t.low)
     side = "tensor cores" if by_tensor else "the multiprocessors" if sm >= mem else limiter(row) or "memory"
     does = f"runs at {max(sm, mem):.0f}% of the peak of {side}"
     if sm < t.near and mem < t.near:
@@ -83,6 +84,6 @@ def _finding(group: Group, sm: float, mem: float, t: Thresholds, beside: Beside)
         beside=beside,
         note=True,
         cost=Cost(),
-        facts={} if tensor(row) is None else {"tensor pipe active": f"{tensor(row):.0f}%"},
+        facts={} if busy is None else {"tensor pipe active": f"{busy:.0f}%"},
         fixes=against_compute(row) if sm >= mem else against_memory(row),
     )
