@@ -28,6 +28,7 @@ WITHOUT_ENGINE: Final = re.compile(
     r"|(?:engines?|plan|TensorRT|[Ee]ngines? build\w*|serialized)\b.{0,60}\b(?:fail|could not|None)"
     r"|(?:[Cc]ould not|[Ff]ailed to) (?:deserialize|build|create|load|parse)\b.{0,40}(?:engine|[Oo][Nn][Nn][Xx]|networ)"
     r"|deserialize_cuda_engine\(\): incompatible function arguments"
+    r"|AttributeError: __enter__|'NoneType' object does not support the context manager"
     r"|pybind11::init\(\): factory function returned nullptr",
     re.DOTALL,
 )

@@ -65,7 +65,9 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> I
         if row.kind == "plan-magic" and _is_cache(row, messages):
             continue
         text, fixes = _said(row)
-        facts: dict[str, Fact] = {k: row.words[k] for k in ("file", "runtime", "plan") if k in row.words}
+        facts: dict[str, Fact] = {
+            k: row.words[k] for k in ("file", "runtime", "plan") if any(c.isalnum() for c in row.words.get(k, ""))
+        }
         names = {"file": "engine", "runtime": "the runtime's", "plan": "the engine's"}
         yield failure(
             row, text, builds, exceptions, facts={names[k]: v for k, v in facts.items()}, fixes=fixes,
@@ -88,6 +90,12 @@ def _said(row: TrtMessage) -> tuple[str, tuple[Fix, ...]]:
     if row.kind == "plan-tag":
         return _tags(name, int(runtime), int(plan))
     if row.kind == "plan-library":
+        if not any(c.isdigit() for c in plan):
+            return (
+                f"The engine{name} does not fit TensorRT {runtime}, which loads it, and does not tell the version "
+                "it was built by: it is of another one, cut, or no engine.",
+                (_FILE, _REBUILD, _ALIGN),
+            )
         order = _order(plan, runtime)
         return (
             f"The engine{name} was built by TensorRT {plan} and is loaded by {runtime}{order}: it does not fit this "
