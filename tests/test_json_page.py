@@ -12,7 +12,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor
 
 from necropsy.finding import Finding, Fix, Place, Related, Severity
-from necropsy.report import InputRow, NotEvaluated, Report, Run, StepSummary
+from necropsy.report import InputRow, KernelSummary, NotEvaluated, Report, Run, StepSummary
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "json.md"
 
@@ -33,6 +33,7 @@ def report() -> dict[str, Any]:
     whole = Report("0", [InputRow("run.log", "log", "r", 1, 1)], [finding], [NotEvaluated("OOM005", "m", "s")])
     whole.issues, whole.runs = issues.rows(), [Run("attempt 0")]
     whole.steps = [StepSummary("trace.json", 0, "GPU", 1, "annotation", 0, 0, 1, {"compute": 1})]
+    whole.kernels = [KernelSummary("r.ncu-rep", "k", 1, 1, 1.0, "train.py", 1, "f", "latency", {"compute": 1.0})]
     return whole.to_json()
 
 
@@ -47,7 +48,7 @@ def test_the_report(report: dict[str, Any]) -> None:
     assert documented("The JSON report") == set(report)
 
 
-@pytest.mark.parametrize("part", ["inputs", "findings", "not_evaluated", "issues", "runs", "steps"])
+@pytest.mark.parametrize("part", ["inputs", "findings", "not_evaluated", "issues", "runs", "steps", "kernels"])
 def test_its_lists(report: dict[str, Any], part: str) -> None:
     assert documented(f"`{part}[]`") == set(report[part][0])
 

@@ -22,6 +22,7 @@ from necropsy.evidence.reading_issues import ReadingIssues
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding, Place
 from necropsy.processes import runs
+from necropsy.profiled import profiled
 from necropsy.provenance.files import SourceTree
 from necropsy.provenance.resolvers import resolved
 from necropsy.reading import Outcome, Task, deferrable, read_all
@@ -118,6 +119,7 @@ def analyze(paths: str | Sequence[str], *, config: Config | None = None, progres
     report.findings = outlived(found, loaded.evidence.get(Activity))
     report.runs = runs(loaded.evidence, report.findings)
     report.steps = stepping(loaded.evidence, report.findings)
+    report.kernels = profiled(loaded.evidence)
     report.issues = loaded.issues.rows()
     tree = loaded.evidence.get(Sources).tree
     tree.learn(p for f in report.findings for p in f.code)

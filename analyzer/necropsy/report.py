@@ -83,6 +83,26 @@ class StepSummary(Struct, frozen=True):
     lines: tuple[LineTime, ...] = ()
 
 
+class KernelSummary(Struct, frozen=True):
+    """Launches of one kernel, grid and line that Nsight Compute profiled.
+
+    `ns` is their time, `share` its part (0 to 1) of what was profiled in the input; `bound_by` is `grid`, `latency`,
+    `tensor cores`, `arithmetic`, `both sides`, the name of a memory, or empty where it was not collected. `metrics`
+    are percent of peak: `compute`, `memory`, `occupancy`, as far as collected.
+    """
+
+    input: str
+    kernel: str
+    launches: int
+    ns: int
+    share: float | None
+    file: str
+    line: int | None
+    function: str
+    bound_by: str
+    metrics: dict[str, float]
+
+
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]
 
 
@@ -104,6 +124,7 @@ class Report(Struct):
     issues: list[ParseIssue] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     steps: list[StepSummary] = field(default_factory=list)
+    kernels: list[KernelSummary] = field(default_factory=list)
     excerpt: Excerpt = _nothing
 
     def worst(self) -> Severity | None:
@@ -138,6 +159,7 @@ class Report(Struct):
                 for r in self.runs
             ],
             "steps": [to_builtins(s) for s in self.steps],
+            "kernels": [to_builtins(k) for k in self.kernels],
         }
 
 

@@ -15,6 +15,8 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.ncu import access, advice, figures, pipes, stalls, story
 from necropsy.ncu.groups import Group, groups
+from necropsy.profiled import bound_by
+from necropsy.render import View, text
 from necropsy.rule import all_rules
 
 FORMATS = Path(__file__).parents[2] / "fixtures" / "formats"
@@ -186,3 +188,33 @@ def test_the_ratio_of_instructions_is_no_verdict() -> None:
     assert figures.tensor_instructions(product) == pytest.approx(0.12)
     assert figures.tensor(product) == pytest.approx(90.3)
     assert not figures.could_use_tensor_cores(product)
+
+
+@pytest.mark.parametrize(
+    ("sm", "mem", "name", "bound"),
+    [
+        (20.0, 30.0, "k(int)", "latency"),
+        (90.0, 40.0, "k(int)", "arithmetic"),
+        (90.0, 40.0, "nvjet_sm90_tst_128x64_64x8_1x2_h_bz_coopA_NNT", "tensor cores"),
+        (20.0, 90.0, "k(int)", "device memory"),
+        (70.0, 65.0, "k(int)", "both sides"),
+    ],
+)
+def test_what_a_kernel_is_bound_by(sm: float, mem: float, name: str, bound: str) -> None:
+    metrics = {f"sm__throughput{PEAK}": sm, f"gpu__compute_memory_throughput{PEAK}": mem}
+    assert bound_by(row(metrics | {f"gpu__dram_throughput{PEAK}": mem}, name)) == bound
+    assert bound_by(row({})) == ""
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_of_kernels_fits(width: int) -> None:
+    report = analyze([str(FORMATS / TEXT)])
+    lines = text.render(report, View(width=width)).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Where ") and "profiled kernels" in line)
+    heads, first = lines[start + 1], lines[start + 2]
+    assert max(map(len, lines)) <= width
+    assert heads.split() == ["time", "share", "bound", "by", "SM", "mem", "occ"]
+    assert first.split()[-4:-3] == ["arithmetic"]
+    assert all(part.isdigit() for part in first.split()[-3:])
+    assert [k.ns for k in report.kernels] == sorted((k.ns for k in report.kernels), reverse=True)
+    assert sum(k.share or 0 for k in report.kernels) == pytest.approx(1)

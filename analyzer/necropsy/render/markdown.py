@@ -12,9 +12,9 @@ from typing import Final
 
 from necropsy.finding import Finding, Severity
 from necropsy.render import View
-from necropsy.render.parts import outline, steps, words
+from necropsy.render.parts import kernels, outline, steps, words
 from necropsy.render.parts.printable import lines, printable
-from necropsy.report import Report, StepSummary
+from necropsy.report import KernelSummary, Report, StepSummary
 
 NAME = "md"
 
@@ -40,6 +40,8 @@ def render(report: Report, view: View) -> str:
             page.block(prose(words.unknown(row, view.base)))
     for summary in steps.across(report.steps):
         page.steps(summary)
+    for rows in kernels.inputs(report.kernels):
+        page.kernels(rows)
     page.folded("Follows from a cause that these inputs do not show", plan.orphans)
     page.folded("Signs of it" if plan.stories else "Signs of trouble", plan.symptoms)
     page.folded("Worth knowing", plan.notes)
@@ -81,6 +83,18 @@ class Page:
             ]
             head = f"### {prose(steps.lines_title(row))}"
             self.block("\n".join([head, "", "| a step | time | share |", "| --- | ---: | ---: |", *cells]))
+
+    def kernels(self, rows: Sequence[KernelSummary]) -> None:
+        """What Nsight Compute profiled, as a table."""
+        cells = [
+            f"| {prose(r.kernel)} "
+            f"| {span(words.place(self.view.local(r.place), self.view.base)) if r.place is not None else ''} "
+            f"| {r.time} | {r.share} | {r.bound_by} | {' | '.join(r.figures)} |"
+            for r in kernels.listed(rows)
+        ]
+        titles = "| kernel | line | time | share | bound by | SM % | memory % | occupancy % |"
+        rule = "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: |"
+        self.block("\n".join([f"### {prose(kernels.title(rows))}", "", titles, rule, *cells]))
 
     def finding(self, finding: Finding) -> None:
         """A finding in full."""

@@ -7,13 +7,14 @@ Only what fits a short page is told in full; the rest is counted. The order is t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from necropsy.finding import Finding, Fix, Place
 from necropsy.render import View
-from necropsy.render.parts import outline, steps, words
+from necropsy.render.parts import kernels, outline, steps, words
 from necropsy.report import Report, StepSummary, short_path
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _ISSUES: Final = 6
 _RANKS: Final = 10
 _BAR: Final = 24
 _BAR_BESIDES: Final = 34  # cells of a bar's name and figures
+_KERNEL_BESIDES: Final = 46  # cells of a kernel's time, share, verdict and figures
 _MESSAGE_ROOM: Final = 15  # cells below which a clipped message says nothing
 
 
@@ -56,6 +58,7 @@ def render(report: Report, view: View) -> str:
     else:
         _nothing_found(sheet, report, plan)
     _steps(sheet, report)
+    _kernels(sheet, report)
     _ranks(sheet, report)
     _folded(sheet, "Follows from a cause that these inputs do not show:", plan.orphans)
     _folded(sheet, "Signs of it:" if plan.stories else "Signs of trouble:", plan.symptoms)
@@ -294,6 +297,27 @@ def _lines(sheet: Sheet, row: StepSummary) -> None:
     for spot, line in zip(spots, found, strict=True):
         time = f"{steps.milliseconds(line.ns):>9} {line.share:>6.1%}"
         sheet.clipped("  ", (spot.ljust(wide), "place"), f" {time}  ", (line.place.text.strip(), "dim"))
+
+
+def _kernels(sheet: Sheet, report: Report) -> None:
+    """What Nsight Compute profiled: a line a kernel, and percent of the peaks of arithmetic, memory and occupancy."""
+    for rows in kernels.inputs(report.kernels):
+        sheet.gap()
+        sheet.para((kernels.title(rows), "head"))
+        wide = max(20, sheet.width - _KERNEL_BESIDES)
+        head = f"  {'':<{wide}} {'time':>9} {'share':>6} {'bound by':<12} {'SM':>3} {'mem':>3} {'occ':>3}"
+        sheet.clipped((head, "dim"))
+        for row in kernels.listed(rows):
+            where = sheet.view.local(row.place) if row.place is not None else None
+            spot = "" if where is None else words.place(replace(where, function=""), sheet.view.base, wide // 2)
+            if sheet.cells(spot) > wide // 2 and where is not None:
+                spot = words.place(replace(where, file=PurePath(where.file.replace("\\", "/")).name, function=""))
+            name = sheet.clip(row.kernel, max(8, wide - sheet.cells(spot) - 1))
+            label = f"{spot} {name}".strip()
+            pad = " " * max(0, wide - sheet.cells(label))
+            sm, mem, occ = row.figures
+            told = f" {row.time:>9} {row.share:>6} {row.bound_by:<12} {sm:>3} {mem:>3} {occ:>3}"
+            sheet.clipped("  ", (spot, "place"), f"{' ' if spot else ''}{name}{pad}", told)
 
 
 def _other_ranks(sheet: Sheet, report: Report) -> None:

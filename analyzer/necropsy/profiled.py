@@ -1,0 +1,75 @@
+"""Kernels that Nsight Compute profiled, for the report: time, what they are bound by, and the figures that say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from necropsy.evidence import Evidence
+from necropsy.evidence.inductor_kernels import InductorKernels
+from necropsy.evidence.ncu_kernels import NcuKernels
+from necropsy.evidence.traces import Traces
+from necropsy.ncu.claim import kernel_name
+from necropsy.ncu.figures import ACHIEVED, compute, feeds_tensor_cores, latency_bound, limiter, memory
+from necropsy.ncu.groups import groups
+from necropsy.ncu.lines import places
+from necropsy.report import KernelSummary
+
+if TYPE_CHECKING:
+    from necropsy.evidence.ncu_kernels import NcuKernel
+    from necropsy.ncu.groups import Group
+
+MOST: Final = 50  # of one input
+APART: Final = 10.0  # points between the two sides from which one of them is the limit: NVIDIA's
+FULL: Final = 0.9  # share of the multiprocessors with work below which the grid is the limit
+
+
+def profiled(evidence: Evidence) -> list[KernelSummary]:
+    """One row a kernel, grid and place of the program's own launches, the most time first."""
+    kernels = evidence.get(NcuKernels)
+    if not kernels.rows:
+        return []
+    beside = tuple(evidence.get(t) if evidence.covers(t) else None for t in (InductorKernels, Traces))
+    counted: dict[str, int] = {}
+    found = []
+    for group in groups(kernels):
+        name = group.row.anchor.input
+        counted[name] = counted.get(name, 0) + 1
+        if group.ns is not None and counted[name] <= MOST:
+            found.append(_summary(group, *beside))  # type: ignore[arg-type]
+    return found
+
+
+def _summary(group: Group, inductor: InductorKernels | None, traces: Traces | None) -> KernelSummary:
+    row = group.row
+    place = next(iter(places(group, inductor, traces)), None)
+    told = {
+        "compute": compute(row),
+        "memory": memory(row),
+        "occupancy": row.value(ACHIEVED),
+    }
+    return KernelSummary(
+        input=row.anchor.input,
+        kernel=kernel_name(group),
+        launches=sum(r.runs for r in group.rows),
+        ns=int(group.ns or 0),
+        share=group.share,
+        file="" if place is None else place.file,
+        line=None if place is None else place.line,
+        function="" if place is None else place.function,
+        bound_by=bound_by(row),
+        metrics={name: round(v, 1) for name, v in told.items() if v is not None},
+    )
+
+
+def bound_by(row: NcuKernel) -> str:
+    """`grid`, `latency`, `tensor cores`, `arithmetic`, `both sides`, a memory, or "" where it was not collected."""
+    sm, mem = compute(row), memory(row)
+    if sm is None or mem is None:
+        return ""
+    if latency_bound(row):
+        return "grid" if row.active is not None and row.active < FULL else "latency"
+    if abs(sm - mem) < APART:
+        return "both sides"
+    if sm > mem:
+        return "tensor cores" if feeds_tensor_cores(row) else "arithmetic"
+    return {"": "memory"}.get(limiter(row), limiter(row))

@@ -1,0 +1,59 @@
+"""Kernels that Nsight Compute profiled, as rows of a small table: time, share, bound by, and three figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from necropsy.finding import Place
+from necropsy.render.parts.steps import milliseconds
+from necropsy.report import KernelSummary
+
+MOST: Final = 10  # kernels of one input that are listed
+LEAST: Final = 0.005  # share of the profiled time below which a kernel is not listed
+_SHORT: Final = {"the L1 cache and shared memory": "L1, shared", "the L2 cache": "L2 cache", "device memory": "DRAM"}
+FIGURES: Final = ("compute", "memory", "occupancy")
+
+
+class Row(Struct, frozen=True):
+    """One kernel in words: where, name, time, share, what binds it, and percent of its peaks ("-" if not collected)."""
+
+    place: Place | None
+    kernel: str
+    time: str
+    share: str
+    bound_by: str
+    figures: tuple[str, ...]
+
+
+def inputs(rows: Sequence[KernelSummary]) -> list[list[KernelSummary]]:
+    """The kernels of each input."""
+    by_input: dict[str, list[KernelSummary]] = {}
+    for row in rows:
+        by_input.setdefault(row.input, []).append(row)
+    return list(by_input.values())
+
+
+def title(rows: Sequence[KernelSummary]) -> str:
+    """`Where 4.1 ms of profiled kernels went`."""
+    return f"Where {milliseconds(sum(r.ns for r in rows))} of profiled kernels went"
+
+
+def listed(rows: Sequence[KernelSummary]) -> list[Row]:
+    """The kernels worth a line, the most time first."""
+    return [_row(r) for r in rows[:MOST] if r.share is None or r.share >= LEAST]
+
+
+def _row(row: KernelSummary) -> Row:
+    place = Place(row.file, row.line, None, row.function) if row.file else None
+    times = f" x{row.launches}" if row.launches > 1 else ""
+    return Row(
+        place,
+        row.kernel + times,
+        milliseconds(row.ns),
+        "" if row.share is None else f"{row.share:.1%}",
+        _SHORT.get(row.bound_by, row.bound_by) or "-",
+        tuple(f"{row.metrics[name]:.0f}" if name in row.metrics else "-" for name in FIGURES),
+    )
