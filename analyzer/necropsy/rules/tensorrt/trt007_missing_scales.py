@@ -80,13 +80,16 @@ def check(
             )
             yield from_record(row, text, Severity.NOTE, facts=facts, count=1, subject="few")
             continue
+        attention = any(_TRANSFORMER.search(n) for n in row.subjects)
+        why = "neither calibration nor Q/DQ nodes gave one"
+        if attention:
+            why = "calibration does not reach most of a network with attention and LayerNorm"
         number_of = major(row, builds)
         fixes = by_release(number_of, (_EXPLICIT, _FRESH), (_EXPLICIT,), (_EXPLICIT,))
         yield from_record(
             row,
-            f"INT8 was allowed, but {number} ({names}) have no scale: the layers around them fall back to FP16 or "
-            "FP32, "
-            "because calibration does not reach such a network.",
+            f"INT8 was allowed, but {number} ({names}) {'have' if row.count > 1 else 'has'} no scale: the layers "
+            f"around {'them' if row.count > 1 else 'it'} fall back to FP16 or FP32, because {why}.",
             Severity.WARNING,
             code=places_of(row.subjects[:20], row, nodes, sources),
             facts=facts,
