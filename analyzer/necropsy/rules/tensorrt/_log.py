@@ -82,9 +82,9 @@ def _of_builder(row: ExceptionRow) -> bool:
 
 
 def harmless(message: TrtMessage, builds: TrtBuilds) -> bool:
-    """Whether the build of an error went on and finished."""
+    """Whether the build of an error went on and finished; of several ranks in one log that cannot be known."""
     build = builds.of(message)
-    return build is not None and build.finished and message.anchor.line < build.ended
+    return build is not None and build.finished and message.anchor.line < build.ended and message.origin.rank is None
 
 
 def by_onnxruntime(message: TrtMessage) -> bool:

@@ -24,6 +24,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -55,6 +56,8 @@ _SANITIZER: Final = Fix(
     "Let compute-sanitizer name the kernel and the access", "flag",
     command="compute-sanitizer --tool memcheck python infer.py",
 )  # fmt: skip
+_CALL: Final = Fix("Correct the call, or what was (not) set before it, as these words say", "code")
+_CONDITION: Final = re.compile(r"Parameter check failed(?: at: [^\s,]+)?, condition: .*?\. (?=[A-Z])", re.DOTALL)
 _PASSED: Final = (
     "The GPU ran out of memory while kernels were tried; the build went on without them and finished, so that faster "
     "ones may be missing."
@@ -89,10 +92,13 @@ def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, acti
             continue
         fault = row.kind == "cuda-error" and FAULTS.search(row.text) is not None
         at = f" in {row.api}" if row.api else ""
-        text = f"{who} failed{at}: {one_line(row.text, 240).rstrip('.')}."
+        usage = row.category == "API Usage Error" and bool(row.api)
+        said = _CONDITION.sub("", row.text) or row.text
+        did = f"refused the call {row.api}" if usage else f"failed{at}"
+        text = f"{who} {did}: {one_line(said, 240).rstrip('.')}."
         if fault:
             text += " Kernels report late: one launched before, of TensorRT, a plugin or the program, is to blame."
-        fixes = (_FREE,) if full else (_BUFFERS, _SANITIZER) if fault else (_VERBOSE,)
+        fixes = (_FREE,) if full else (_BUFFERS, _SANITIZER) if fault else (_CALL,) if usage else (_VERBOSE,)
         changes: dict[str, Any] = {"facts": {k: v for k, v in facts.items() if v}, "fixes": fixes}
         same = {"out-of-memory", "cuda-error"} if full else {row.kind}
         later = any(m.seq > row.seq and m.kind in CAUSES - ECHOES - same for m in messages.errors(row))
