@@ -10,7 +10,7 @@ from necropsy_parsers.ncu.records import Dims, Launch, NvtxRange, RuleResult
 from necropsy_parsers.ncu.units import Numbers, factor, is_rate
 from necropsy_parsers.records import Anchor, Frame
 
-_DIMS: Final = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?$")
+_DIMS: Final = re.compile(r"\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?$")
 _ARGUMENTS: Final = re.compile(r"[A-Za-z_~][\w~]*(?=\s*(?:<|\(|$))")
 
 

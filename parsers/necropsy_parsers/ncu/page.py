@@ -25,6 +25,7 @@ from typing import Final
 from necropsy_parsers.ncu.build import Draft, dims
 from necropsy_parsers.ncu.records import FAIL, INFORM, OPTIMIZE, WARN, Launch, NvtxRange, RuleResult
 from necropsy_parsers.ncu.units import Numbers
+from necropsy_parsers.numbers import whole
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Anchor, Frame
 
@@ -66,7 +67,7 @@ class Page:
         """Take a line; whether it is one of a page."""
         if (m := PROCESS.match(text)) is not None:
             self._end_rule()
-            self._process, self._now = (int(m["pid"]), m["program"], m["host"]), None
+            self._process, self._now = (whole(m["pid"]), m["program"], m["host"]), None
             return True
         if ", Context " in text and (m := HEAD.match(text)) is not None:
             self._end_rule()
@@ -84,11 +85,11 @@ class Page:
     def _begin(self, m: re.Match[str], anchor: Anchor) -> None:
         draft = Draft(len(self._drafts), m["kernel"].strip(), anchor, "text")
         draft.process, draft.program, draft.host = self._process
-        draft.context, draft.stream = int(m["context"]), int(m["stream"])
-        draft.device = int(m["device"]) if m["device"] else None
+        draft.context, draft.stream = whole(m["context"]), whole(m["stream"])
+        draft.device = whole(m["device"] or "")
         draft.capability = (m["cc"] or "").replace(",", ".")
         draft.grid, draft.block = dims(m["grid"] or ""), dims(m["block"] or "")
-        draft.runs = int(m["runs"] or 1)
+        draft.runs = whole(m["runs"] or "") or 1
         if len(self._drafts) < MAX_LAUNCHES:
             self._drafts.append(draft)
         self._now, self._section, self._spans, self._part = draft, "", [], ""
@@ -114,7 +115,7 @@ class Page:
         elif "CPU Call Stack" in text:
             self._part = "python" if "Python" in text else "native"
         elif self._part == "python" and (m := _FRAME.match(text)) is not None:
-            draft.stack.append(Frame(m["file"], int(m["line"]), m["function"] or ""))
+            draft.stack.append(Frame(m["file"], whole(m["line"]) or 0, m["function"] or ""))
         elif text.lstrip().startswith("Warning: "):
             draft.notices.append(text.strip())
         elif len(self._spans) >= 3:

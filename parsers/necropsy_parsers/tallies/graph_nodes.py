@@ -33,7 +33,7 @@ PATIENCE: Final = 16 << 20  # bytes from the first graph on after which no sched
 _ANSI: Final = rb"(?:\x1b\[[\d;]*m)*"
 _LINE: Final = re.compile(
     rb"__post_grad_graphs(?:\]|: \[\w+\]) " + _ANSI + rb" *" + _ANSI + rb"(?:(?P<begin>TRACED GRAPH)"
-    rb"|# File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^\n,]+))?, code: (?P<code>[^\n\x1b]*)"
+    rb"|# File: (?P<file>[^\n]+?):(?P<line>\d{1,9})(?: in (?P<function>[^\n,]+))?, code: (?P<code>[^\n\x1b]*)"
     rb"|(?P<none># No stacktrace)|(?P<name>[a-z_]\w*)" + _ANSI + rb"(?:: [^\n=]{1,200})?" + _ANSI + rb" = )"
 )
 

@@ -12,12 +12,13 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from necropsy_parsers.numbers import decimal, whole
 from necropsy_parsers.records import Anchor, Record
 from necropsy_parsers.tensorrt.measured import EngineSummary
 from necropsy_parsers.tensorrt_log.records import Quantiles, TrtBuild, TrtMemory, TrtReformat, TrtRun
 
 _FLAG: Final = re.compile(r"--(\w+)(?:[= ]([^\s-]\S*))?")
-_METRIC: Final = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%?\)) = ([\d.]+)(?: ms)?")
+_METRIC: Final = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%?\)) = ([\d.]+(?:e[+-]\d+)?)(?: ms)?")
 # Options of trtexec (samples/common/sampleOptions.cpp): printed under the same names from 7.x to 11.x.
 OPTIONS: Final = (
     "Precision", "Calibration", "Memory Pools", "Workspace", "Sparsity", "CUDA Graph", "Inference Streams", "Streams",
@@ -68,10 +69,10 @@ def flags_of(command: str) -> dict[str, str]:
 def release_of(text: str) -> tuple[int, ...]:
     """A version: `8.6.0`, or trtexec's `8600`, `8204` (8.2.4), `101100` (10.11.0)."""
     if "." in text:
-        return tuple(int(p) for p in text.split(".")[:4] if p.isdigit())
-    if not text.isdigit():
+        return tuple(n for p in text.split(".")[:4] if (n := whole(p)) is not None)
+    value = whole(text)
+    if value is None:
         return ()
-    value = int(text)
     if value >= 100_000:  # since 10.0: major * 10000 + minor * 100 + patch
         return value // 10_000, value // 100 % 100, value % 100
     if value >= 10_000:
@@ -104,11 +105,12 @@ def _producer(b: Open, m: re.Match[str]) -> None:
     b.told["producer"] = f"{b.told.get('producer', '')} {m['value'].strip()}".strip()
 
 
-def _value(name: str, convert: Callable[[str], object] = str) -> Callable[[Open, re.Match[str]], None]:
+def _value(name: str, convert: Callable[[str], object | None] = str) -> Callable[[Open, re.Match[str]], None]:
     def take(b: Open, m: re.Match[str]) -> None:
         value = m["value"].strip()
-        if value:
-            b.told[name] = convert(value)
+        told = convert(value) if value else None
+        if told is not None:
+            b.told[name] = told
 
     return take
 
@@ -116,8 +118,8 @@ def _value(name: str, convert: Callable[[str], object] = str) -> Callable[[Open,
 def _finished(b: Open, m: re.Match[str]) -> None:
     b.told["finished"] = True
     b.told["ended"] = b.last
-    if m["value"]:
-        b.told["seconds"] = float(m["value"])
+    if (seconds := decimal(m["value"])) is not None:
+        b.told["seconds"] = seconds
 
 
 def _polygraphy(b: Open, m: re.Match[str]) -> None:
@@ -140,10 +142,12 @@ def _quantiles(text: str) -> Quantiles:
     plain: dict[str, float] = {}
     percentiles: dict[str, float] = {}
     for m in _METRIC.finditer(text):
+        if (value := decimal(m[3])) is None:
+            continue
         if m[2]:
-            percentiles[m[2]] = float(m[3])
+            percentiles[m[2]] = value
         else:
-            plain[m[1]] = float(m[3])
+            plain[m[1]] = value
     return Quantiles(plain.get("min"), plain.get("max"), plain.get("mean"), plain.get("median"), percentiles)
 
 
@@ -153,7 +157,8 @@ def _part(b: Open, m: re.Match[str]) -> None:
 
 def _measured(name: str) -> Callable[[Open, re.Match[str]], None]:
     def take(b: Open, m: re.Match[str]) -> None:
-        b.run[name] = float(m["value"])
+        if (value := decimal(m["value"])) is not None:
+            b.run[name] = value
 
     return take
 
@@ -194,7 +199,7 @@ FACTS: Final = (
     _fact("target compute capabilities: ", r"Number of target compute capabilities", _flag("rtx")),
     _fact("tensorrt_rtx", r"tensorrt_rtx", _flag("rtx")),
     _fact("Input filename: ", r"Input filename: +(?P<value>.*)", _value("model"), "model"),
-    _fact("Opset version: ", r"Opset version: +(?P<value>\d+)", _value("opset", int)),
+    _fact("Opset version: ", r"Opset version: +(?P<value>\d+)", _value("opset", whole)),
     _fact("Producer name: ", r"Producer name: +(?P<value>.*)", _producer),
     _fact("Producer version: ", r"Producer version: +(?P<value>.*)", _producer),
     _fact("Selected Device: ", r"Selected Device: (?P<value>.*)", _value("device")),
@@ -236,14 +241,18 @@ _REFORMAT: Final = re.compile(
 def memory(text: str, build: int, anchor: Anchor, seq: int) -> list[TrtMemory]:
     """The amounts of memory that a line tells."""
     if (m := _AMOUNT.search(text)) is not None:
-        what = dict(_MEMORY).get(m["what"])
-        return [TrtMemory(anchor, build, what, "", int(m["value"]), seq=seq)] if what else []
+        told = ((dict(_MEMORY).get(m["what"]), m["value"]),)
+        return [
+            TrtMemory(anchor, build, what, "", n, seq=seq) for what, v in told if what and (n := whole(v)) is not None
+        ]
     if (m := _LAYER.search(text)) is not None:
         parts = (("host persistent", m["host"]), ("device persistent", m["device"]), ("scratch", m["scratch"]))
-        return [TrtMemory(anchor, build, what, m["layer"], int(n), seq=seq) for what, n in parts if int(n)]
+        return [TrtMemory(anchor, build, what, m["layer"], n, seq=seq) for what, v in parts if (n := whole(v))]
     if (m := _PEAK.search(text)) is not None:
         peaks = (("peak host", m["cpu"]), ("peak device", m["gpu"]))
-        return [TrtMemory(anchor, build, what, "", int(n) << 20, seq=seq) for what, n in peaks]
+        return [
+            TrtMemory(anchor, build, what, "", n << 20, seq=seq) for what, v in peaks if (n := whole(v)) is not None
+        ]
     return []
 
 
@@ -252,7 +261,7 @@ def reformat(
 ) -> TrtReformat | None:
     """The reformat that a line says was put in, with the time of that pair of formats, if it was timed."""
     m = _REFORMAT.search(text)
-    if m is None:
+    if m is None or (number := whole(m["number"])) is None:
         return None
     ms = timed(m["source"], m["target"])
     return TrtReformat(
@@ -261,7 +270,7 @@ def reformat(
         m["layer"],
         m["tensor"],
         m["side"].lower(),
-        int(m["number"]),
+        number,
         m["source"],
         m["target"],
         ms,
@@ -273,7 +282,8 @@ def workspace_of(b: Open) -> int | None:
     """The limit of the workspace in bytes, where trtexec printed one (`default`: None)."""
     m = re.search(r"workspace: ([\d.]+) ?([KMG])i?B", b.options.get("Memory Pools", ""))
     m = m or re.search(r"([\d.]+) ?([KMG])i?B", b.options.get("Workspace", ""))
-    return int(float(m[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[m[2]]) if m else None
+    size = decimal(m[1]) if m else None
+    return int(size * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[m[2]]) if m and size is not None else None
 
 
 def types_of(b: Open) -> frozenset[str] | None:
@@ -334,7 +344,7 @@ def closed(b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: boo
     seq = b.seq + b.run_anchor.start - b.anchor.start
     yield TrtRun(
         b.run_anchor, b.number, **b.run, cuda_graph=None if graph is None else graph == "Enabled",  # type: ignore[arg-type]
-        streams=int(streams) if streams and streams.isdigit() else None, seq=seq,
+        streams=whole(streams or ""), seq=seq,
     )  # fmt: skip
     times = {name: row for name, part in _NAMES.items() if (row := _row(b.run.get(part)))}
     throughput = b.run.get("throughput")

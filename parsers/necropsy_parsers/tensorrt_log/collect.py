@@ -23,6 +23,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from necropsy_parsers.numbers import whole
 from necropsy_parsers.tensorrt_log.heads import begins, read_head
 from necropsy_parsers.tensorrt_log.records import OnnxNode
 
@@ -70,12 +71,12 @@ def error_parts(text: str) -> ErrorParts:
         inner = inner[:-1] if inner.endswith(")") and inner.count(")") > inner.count("(") else inner
         source = f"{m['file']}:{m['line']}" if m["file"] else ""
         api = m["api"] or (m["function"] or "")
-        return ErrorParts(int(m["code"]), m["category"].strip(), api, source, inner.strip())
+        return ErrorParts(whole(m["code"]), m["category"].strip(), api, source, inner.strip())
     if (m := _OLD.search(text)) is not None:
         inner = m["inner"] or m["category"]
-        return ErrorParts(int(m["code"]), m["category"], m["function"], f"{m['file']}:{m['line']}", inner)
+        return ErrorParts(whole(m["code"]), m["category"], m["function"], f"{m['file']}:{m['line']}", inner)
     if (m := _NUMBERED.match(text)) is not None:
-        return ErrorParts(int(m["code"]), "", "", "", text[m.end() :])
+        return ErrorParts(whole(m["code"]), "", "", "", text[m.end() :])
     return ErrorParts(None, "", "", "", text)
 
 
@@ -174,7 +175,7 @@ class NodeCollector(Collector):
     def node(self) -> OnnxNode:
         """The node, as far as the dump and the first line tell."""
         m = _OPENING.search(self.lines[0])
-        number = int(m["number"]) if m else None
+        number = whole(m["number"]) if m else None
         op = self.found.get("op_type") or (m["op"] if m else "")
         output = (m["output"] if m else "") or self.found.get("output", "")
         name = self.found.get("name", "")

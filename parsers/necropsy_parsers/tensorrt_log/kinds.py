@@ -54,8 +54,8 @@ _PARSER: Final = (
     ),
     _kind(
         "node-error", "In node ",
-        r"In node (?P<number>-?\d+)(?: with name: (?P<name>.*?) and operator: (?P<op>[\w.:]+))? \((?P<function>\w+)\):"
-        r" (?P<status>[A-Z_]+): (?P<assertion>.*)", level="E",
+        r"In node (?P<number>-?\d{1,9})(?: with name: (?P<name>.*?) and operator: (?P<op>[\w.:]+))?"
+        r" \((?P<function>\w+)\): (?P<status>[A-Z_]+): (?P<assertion>.*)", level="E",
     ),
     _kind(
         "no-importer", ("No importer registered for op: ", "No checker registered for op: "),
@@ -114,13 +114,13 @@ _BUILDER: Final = (
     ),
     _kind(
         "tactic-memory", ("due to insufficient memory on requested", "due to insuficient memory on requested"),
-        r"Skipping tactic (?P<tactic>\S+) due to insuff?icient memory on requested size of (?P<size>\d+)",
+        r"Skipping tactic (?P<tactic>\S+) due to insuff?icient memory on requested size of (?P<size>\d{1,18})\b",
         more=1, level="W",
     ),
     _kind(
         "tactic-device", "Tactic Device request:",
-        r"Tactic Device request: (?P<size>\d+) ?(?P<unit>[KMG]i?B|bytes)? "
-        r"Available: (?P<free>\d+) ?(?P<free_unit>[KMG]i?B)?",
+        r"Tactic Device request: (?P<size>\d{1,18}) ?(?P<unit>[KMG]i?B|bytes)? "
+        r"Available: (?P<free>\d{1,18}) ?(?P<free_unit>[KMG]i?B)?",
         level="W",
     ),
     _kind(
@@ -131,15 +131,15 @@ _BUILDER: Final = (
     _kind("workspace-short", "do not have sufficient workspace memory to run", level="I"),
     _kind(
         "workspace-more", "enables more tactics for profiling",
-        r"Setting workspace to (?P<bytes>\d+) ?enables more tactics",
+        r"Setting workspace to (?P<bytes>\d{1,18}) ?enables more tactics",
     ),
     _kind(
         "scratch-short", "skipped. Scratch requested:",
-        r"Tactic: (?P<tactic>\S+) skipped\. Scratch requested: (?P<bytes>\d+), available: (?P<free>\d+)",
+        r"Tactic: (?P<tactic>\S+) skipped\. Scratch requested: (?P<bytes>\d{1,18}), available: (?P<free>\d{1,18})\b",
     ),
     _kind(
         "out-of-memory", ("OutOfMemory", "(out of memory)", "could not be allocated"),
-        r"(?:Requested amount of GPU memory \((?P<bytes>\d+) bytes\) )?could not be allocated"
+        r"(?:Requested amount of GPU memory \((?P<bytes>\d{1,18}) bytes\) )?could not be allocated"
         r"|OutOfMemory|Cuda [^\n(]*\(out of memory\)", level="E",
     ),
     _kind(
@@ -199,7 +199,7 @@ _PRECISION: Final = (
     ),
     _kind(
         "weights-converted", ("weights are affected by this issue", "outside of fp16 range"),
-        r"- (?P<number>\d+) weights are affected by this issue: (?P<what>[^\n]+)"
+        r"- (?P<number>\d{1,9}) weights are affected by this issue: (?P<what>[^\n]+)"
         r"|(?P<old>[Ww]eights (?:are )?outside of fp16 range)", level="W",  # up to 7.x, an error
     ),
     _kind("affected-weights", "List of affected weights: ", r"List of affected weights: (?P<weights>[^\n]*)"),
@@ -212,11 +212,11 @@ _PRECISION: Final = (
 _RUNTIME: Final = (
     _kind(
         "plan-tag", "Serialized Engine Version:",
-        r"Current Version: (?P<runtime>\d+), Serialized Engine Version: (?P<plan>\d+)", level="E",
+        r"Current Version: (?P<runtime>\d{1,9}), Serialized Engine Version: (?P<plan>\d{1,9})\b", level="E",
     ),
     _kind(
         "plan-library", "expecting library version",
-        r"expecting library version (?P<runtime>[\d.]+) got (?P<plan>[\d.]+)", level="E",
+        r"expecting library version (?P<runtime>[\d.]{1,40}) got (?P<plan>[\d.]{1,40})", level="E",
     ),
     _kind(
         "plan-device", "on an incompatible device",

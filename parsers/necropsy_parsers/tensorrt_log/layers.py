@@ -15,6 +15,7 @@ import re
 from typing import Final
 
 from necropsy_parsers.grammars import tensor_format
+from necropsy_parsers.numbers import whole
 from necropsy_parsers.records import Anchor
 from necropsy_parsers.tensorrt.records import EngineLayer, EngineTensor, nodes_of
 
@@ -59,7 +60,7 @@ def layer(text: str, engine: str, index: int, anchor: Anchor, seq: int) -> Engin
         return EngineLayer(
             anchor, engine, index, m["name"], m["type"], lists.get("Inputs", ()), lists.get("Outputs", ()),
             lists.get("Constants", ()), reformat_origin=_first(_ORIGIN, text), tactic=_first(_TACTIC_NAME, text),
-            tactic_value=_first(_TACTIC_VALUE, text), stream=int(stream) if stream else None, metadata=metadata,
+            tactic_value=_first(_TACTIC_VALUE, text), stream=whole(stream), metadata=metadata,
             nodes=nodes_of(m["name"], metadata), detail="full", seq=seq,
         )  # fmt: skip
     return None
@@ -101,9 +102,9 @@ def _dims(text: str) -> tuple[tuple[int, ...], int]:
     dims, pack = [], 1
     for part in filter(None, (p.strip() for p in text.split(","))):
         size, _, vector = part.partition(":")
-        dims.append(int(size) if size.lstrip("-").isdigit() else -1)
-        if vector.isdigit():
-            pack = int(vector)
+        told = whole(size)
+        dims.append(-1 if told is None else told)
+        pack = whole(vector) or pack
     return tuple(dims), pack
 
 

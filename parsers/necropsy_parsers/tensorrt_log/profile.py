@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.numbers import whole
 from necropsy_parsers.records import Anchor
 from necropsy_parsers.tensorrt.measured import EngineProfile, LayerTime
 from necropsy_parsers.tensorrt_log.heads import read_head
@@ -61,7 +62,7 @@ class Profiles:
     def _line(self, text: str, anchor: Anchor) -> None:
         if (m := _OPENING.search(text)) is not None:
             self._close()
-            self._anchor, self._runs = anchor, int(m["runs"])
+            self._anchor, self._runs = anchor, whole(m["runs"]) or 0
             return
         if self._anchor is None:
             return

@@ -94,6 +94,8 @@ class TensorrtReader:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take a chunk at byte `start` behind `line` lines."""
+        if start != self._end[0]:  # chunks that say nothing of TensorRT are left out
+            self._timings.finish(*self._end, self._begun)
         places = _Places(chunk, line)
         upto = self._continue(chunk, 0, start, places)
         for position in sorted(hits(chunk)):

@@ -31,7 +31,7 @@ MAX_TIMES: Final = 16 << 20  # bytes of times kept of an input
 MAX_REST: Final = 1 << 20
 _TIME: Final = re.compile(rb" [Tt]ime:? (\S+)")
 _RESULT: Final = re.compile(r"Fastest Tactic: (\S+) Time: (\S+)")
-_SHORT: Final = re.compile(rb"(?:on requested size of|Scratch requested:) ?(\d+)")
+_SHORT: Final = re.compile(rb"(?:on requested size of|Scratch requested:) ?(\d{1,18})\b")
 _GLUED_HEAD: Final = re.compile(r"\[\d\d/\d\d/\d{4}-|\[TRT\]|\[[VIWE]\] ")
 _SENTINEL: Final = "0xd15ea5edd15ea5ed"  # "no tactic", since 8.5
 
@@ -40,6 +40,7 @@ class _Block(Struct):
     """What is kept of a runner: where it stands, and stretches of the text."""
 
     at: int
+    end: int  # both of the line that names it
     line: int
     build: int
     formats: bytes
@@ -84,9 +85,7 @@ class Blocks:
             fastest_ms = min(times)
         skipped, shortage = _skipped(b.result)
         source, _, target = b.formats.partition(b":")[2].strip(b" *\r").partition(b" -> ")
-        anchor = Anchor(
-            self.name, b.at, b.at + len(CUT) + len(b.first), b.line, f"Timing Runner: {layer} ({runner})"[:400]
-        )
+        anchor = Anchor(self.name, b.at, b.end, b.line, _text(CUT + b.first)[:400])
         return TrtTactic(
             anchor, b.build, layer, runner, _text(source), _text(target), b.count, times, fastest, _text(b.name),
             None if infinite else fastest_ms, infinite, b.chosen, "" if times and skipped != "memory" else skipped,
@@ -100,6 +99,7 @@ class Timings:
     def __init__(self, name: str, first_seq: int, issues: Issues | None = None) -> None:
         self._name, self._issues = name, issues
         self._rest = b""
+        self._lead = 0  # bytes of its line before the `Timing Runner: ` of the piece at hand
         self._formats = b""
         self._combination = 0  # the first block of the combination of formats at hand
         self._times = 0
@@ -123,6 +123,8 @@ class Timings:
         self._tail(pieces[0])
         self._rest = b""
         at += len(pieces[0])
+        if not rest:  # else its line's begin was seen before
+            self._lead = len(pieces[0]) - pieces[0].rfind(b"\n") - 1
         number += pieces[0].count(b"\n")
         build = max(0, sum(b <= at for b in begun) - 1)
         following = begun[build + 1] if build + 1 < len(begun) else 1 << 62
@@ -139,6 +141,7 @@ class Timings:
             else:
                 self._runner(piece, at, number + 1, build)
             at += len(CUT) + len(piece)
+            self._leads(piece)
             number += piece.count(b"\n")
         last = pieces[-1]
         if len(pieces) > 1 and len(last) < MAX_REST:
@@ -152,6 +155,11 @@ class Timings:
             at, number = end - len(self._rest), lines - self._rest.count(b"\n")
             self._piece(self._rest[len(CUT) :], at, number + 1, max(0, sum(b <= at for b in begun) - 1))
             self._rest = b""
+
+    def _leads(self, piece: bytes) -> None:
+        """Two writers may share a line: what leads to the next `Timing Runner: ` is all since the last line feed."""
+        ended = piece.rfind(b"\n")
+        self._lead = len(piece) - ended - 1 if ended >= 0 else self._lead + len(CUT) + len(piece)
 
     def _piece(self, piece: bytes, at: int, line: int, build: int) -> None:
         counted = self.timed.setdefault(build, [0, 0])
@@ -209,7 +217,8 @@ class Timings:
             result = piece[:2000] if not found else b""
         same = self._same.setdefault
         first, name = same(first, first), same(name, name)
-        self.blocks.kept.append(_Block(at, line, build, self._formats, first, times, result, name, len(found)))
+        begin, stop = at - self._lead, at + len(CUT) + len(first)
+        self.blocks.kept.append(_Block(begin, stop, line, build, self._formats, first, times, result, name, len(found)))
 
     def _tail(self, text: bytes) -> None:
         """The choice among the runners of a combination, and the formats that are tried next."""
