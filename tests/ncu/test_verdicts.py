@@ -218,3 +218,11 @@ def test_the_table_of_kernels_fits(width: int) -> None:
     assert all(part.isdigit() for part in first.split()[-3:])
     assert [k.ns for k in report.kernels] == sorted((k.ns for k in report.kernels), reverse=True)
     assert sum(k.share or 0 for k in report.kernels) == pytest.approx(1)
+
+
+def test_without_speeds_occupancy_is_not_judged() -> None:
+    """Low occupancy is no fault of a kernel near its peak: what was not collected is named, and nothing claimed."""
+    page = FORMATS.parent / "rules" / "KRN009" / "silent-without-speeds" / "input.log"
+    lacks = {n.rule: n.supply for n in analyze([str(page)]).not_evaluated}
+    assert {"KRN001", "KRN003", "KRN007", "KRN008", "KRN009", "KRN010", "MEM008", "MEM009"} <= set(lacks)
+    assert "--section SpeedOfLight" in lacks["KRN009"]

@@ -15,6 +15,7 @@ from necropsy.ncu.claim import about, kernel_name
 from necropsy.ncu.figures import figures, headroom
 from necropsy.ncu.groups import Group, groups
 from necropsy.ncu.lines import places
+from necropsy.ncu.roofline import roofline
 from necropsy.trace.claim import ms, part
 
 if TYPE_CHECKING:
@@ -111,9 +112,13 @@ def tell(
     """
     heard = list(heard)
     theirs = estimate(heard)
+    roof = roofline(group.row)
     mine = gain if gain is not None else theirs
     worth = mine is not None and (group.share if group.share is not None else 1.0) * mine >= t.loss
     facts = dict(more.pop("facts", {})) | figures(group.row)
+    if roof.share is not None and roof.intensity is not None and roof.ridge is not None:
+        at = f"{roof.intensity:.2g} operations a byte (arithmetic limits from {roof.ridge:.3g} on)"
+        facts["roofline"] = f"{part(roof.share)} of what is possible at {at}"
     if theirs is not None:
         facts["speed-up by NVIDIA's estimate, at most"] = f"{theirs * 100:.0f}%"
     return about(

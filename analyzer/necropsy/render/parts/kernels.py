@@ -29,11 +29,11 @@ class Row(Struct, frozen=True):
 
 
 def inputs(rows: Sequence[KernelSummary]) -> list[list[KernelSummary]]:
-    """The kernels of each input."""
+    """The kernels of each input; of a single one its finding tells all."""
     by_input: dict[str, list[KernelSummary]] = {}
     for row in rows:
         by_input.setdefault(row.input, []).append(row)
-    return list(by_input.values())
+    return [found for found in by_input.values() if len(found) > 1]
 
 
 def title(rows: Sequence[KernelSummary]) -> str:

@@ -44,7 +44,6 @@ from necropsy.finding import Confidence, Fact, Finding, Fix, Severity
 from necropsy.ncu.advice import against_compute, against_memory, is_strided
 from necropsy.ncu.figures import DRAM, compute, limiter, memory
 from necropsy.ncu.groups import Group
-from necropsy.ncu.roofline import roofline
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
 
@@ -131,9 +130,7 @@ def _compute_words(row: NcuKernel, sm: float, mem: float) -> str:
 
 def _facts(row: NcuKernel, sm: float, mem: float, t: Thresholds) -> dict[str, Fact]:
     found: dict[str, Fact] = {}
-    dram, roof = row.pct("gpu__dram"), roofline(row)
+    dram = row.pct("gpu__dram")
     if (dram is not None and dram >= t.bandwidth * 100) or (mem > t.memory_high and sm < t.compute_low):
         found["bandwidth-bound"] = f"yes: {mem:.0f}% of memory's peak, device memory {dram or 0:.0f}%"
-    if roof.intensity is not None and roof.ridge is not None:
-        found["operations per byte"] = f"{roof.intensity:.2g}, arithmetic limits from {roof.ridge:.3g} on"
     return found

@@ -59,8 +59,8 @@ def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
 ) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
-    if kernels.own and all(issue(r) is None for r in kernels.own):
-        yield lacking("issued instructions", "ncu --section SchedulerStats")
+    if kernels.own and all(issue(r) is None or latency_bound(r) is None for r in kernels.own):
+        yield lacking("issued instructions", "ncu --section SchedulerStats --section SpeedOfLight")
     for group in worth_telling(kernels, t):
         slots = issue(group.row)
         if slots is not None and slots < t.issue and latency_bound(group.row, t.low):

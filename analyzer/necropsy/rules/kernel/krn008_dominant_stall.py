@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from necropsy.evidence.inductor_kernels import InductorKernels
-from necropsy.evidence.ncu_kernels import NcuKernels
+from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRule, NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Severity
@@ -62,8 +62,10 @@ def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
 ) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
-    if kernels.own and not any(r.stalls or said_of_stalls for r in kernels.own for said_of_stalls in [rules.of(r.seq)]):
-        yield lacking("what warps wait for", "ncu --section WarpStateStats --section SchedulerStats")
+    if kernels.own and not any(_told(r, rules) for r in kernels.own):
+        yield lacking(
+            "what warps wait for", "ncu --section WarpStateStats --section SchedulerStats --section SpeedOfLight"
+        )
     for group in worth_telling(kernels, t):
         if not latency_bound(group.row, t.low):
             continue
@@ -71,6 +73,12 @@ def check(
         stall, slots = dominant(group.row, heard), issue(group.row)
         if stall is not None and stall.share >= t.most and (slots is None or slots < t.issue):
             yield _finding(group, stall, heard, t, (inductor, traces))
+
+
+def _told(row: NcuKernel, rules: NcuRules) -> bool:
+    """Whether it is known what warps wait for, and whether that matters."""
+    known = row.has("WarpStateStats") or dominant(row, rules.of(row.seq)) is not None
+    return known and latency_bound(row) is not None
 
 
 def _finding(group: Group, stall: Stall, heard: list[NcuRule], t: Thresholds, beside: Beside) -> Finding:

@@ -68,8 +68,8 @@ def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
 ) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
-    if kernels.own and all(theoretical(r) is None for r in kernels.own):
-        yield lacking("occupancy", "ncu --section Occupancy --section LaunchStats")
+    if kernels.own and all(theoretical(r) is None or latency_bound(r) is None for r in kernels.own):
+        yield lacking("occupancy", "ncu --section Occupancy --section LaunchStats --section SpeedOfLight")
     for group in worth_telling(kernels, t):
         row = group.row
         fit = theoretical(row)

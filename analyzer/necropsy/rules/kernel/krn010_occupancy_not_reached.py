@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from necropsy.evidence.inductor_kernels import InductorKernels
-from necropsy.evidence.ncu_kernels import NcuKernels
+from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
@@ -58,8 +58,8 @@ def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
 ) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
-    if kernels.own and all(r.value(ACHIEVED) is None or theoretical(r) is None for r in kernels.own):
-        yield lacking("occupancy", "ncu --section Occupancy --section LaunchStats")
+    if kernels.own and not any(_told(r) for r in kernels.own):
+        yield lacking("occupancy", "ncu --section Occupancy --section LaunchStats --section SpeedOfLight")
     for group in worth_telling(kernels, t):
         row = group.row
         fit, run = theoretical(row), row.value(ACHIEVED)
@@ -68,6 +68,11 @@ def check(
         lost = 1 - run / fit
         if lost >= max(t.lost, 1 - fit / 100) and not feeds_tensor_cores(row):
             yield _finding(group, fit, run, rules, t, (inductor, traces))
+
+
+def _told(row: NcuKernel) -> bool:
+    """Whether it is known how many warps fit and run, and whether that matters."""
+    return None not in (theoretical(row), row.value(ACHIEVED), latency_bound(row))
 
 
 def _finding(group: Group, fit: float, run: float, rules: NcuRules, t: Thresholds, beside: Beside) -> Finding:
