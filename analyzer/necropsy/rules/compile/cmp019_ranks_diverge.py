@@ -20,8 +20,11 @@ How to fix
 
 Limits
     Logs of two or more ranks of one run are needed. Ranks whose functions differ (stages of a
-    pipeline) are meant to differ and are told as a note. Shapes of results differ rightly where
-    work is split unevenly. A log that ends early is left out.
+    pipeline) are meant to differ and are told as a note. Which ranks exchange with each other
+    the logs do not say: other shapes are a warning only where a collective needs them alike and
+    a rank is alone with its own; shapes are in the log with `torch._inductor.config.log_tlparse`
+    (torch 2.9 and later). A graph that a rank finds in the cache after another rank has compiled
+    it is no difference. A log that ends early is left out.
 
 References
     - https://docs.pytorch.org/docs/stable/compile/programming_model.dynamic_shapes_advanced_control_options.html
