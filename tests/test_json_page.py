@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def report() -> dict[str, Any]:
     issues.add("source/empty", "run.log")
     whole = Report("0", [InputRow("run.log", "log", "r", 1, 1)], [finding], [NotEvaluated("OOM005", "m", "s")])
     whole.issues, whole.runs = issues.rows(), [Run("attempt 0")]
-    whole.steps = [StepSummary("trace.json", 0, "GPU", 1, "annotation", 0, 0, 1, {"compute": 1})]
+    lines = (LineTime("train.py", 3, "step", "x = f(x)", 1),)
+    whole.steps = [StepSummary("trace.json", 0, "GPU", 1, "annotation", 0, 0, 1, {"compute": 1}, lines=lines)]
     whole.kernels = [KernelSummary("r.ncu-rep", "k", 1, 1, 1.0, "train.py", 1, "f", "latency", {"compute": 1.0})]
     return whole.to_json()
 
@@ -42,6 +44,10 @@ def documented(heading: str) -> set[str]:
     section = re.split(r"^#+ ", PAGE.read_text(encoding="utf-8").split(f"# {heading}\n", 1)[1], flags=re.MULTILINE)[0]
     first_cells = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
     return {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_it_is_plain_data(report: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(report))["steps"][0]["lines"][0]["line"] == 3
 
 
 def test_the_report(report: dict[str, Any]) -> None:
