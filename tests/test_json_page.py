@@ -13,7 +13,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor
 
 from necropsy.finding import Finding, Fix, Place, Related, Severity
-from necropsy.report import InputRow, KernelSummary, NotEvaluated, Report, Run, StepSummary
+from necropsy.report import InputRow, KernelSummary, LineTime, NotEvaluated, Report, Run, StepSummary
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "json.md"
 
