@@ -145,7 +145,8 @@ def settings_of(declared: Rule) -> dict[str, tuple[str, Any]]:
     """Name -> (type, default) of each threshold of a rule."""
     if declared.settings is None:
         return {}
-    kinds = declared.settings.__annotations__
+    lineage = reversed(declared.settings.__mro__)  # families of rules share thresholds by inheritance
+    kinds = {name: kind for c in lineage for name, kind in inspect.get_annotations(c).items()}
     return {f.name: (str(kinds[f.name]), f.default) for f in fields(declared.settings)}
 
 

@@ -11,13 +11,14 @@ from necropsy_parsers.ncu.records import Launch, RuleResult
 from necropsy_parsers.records import Anchor
 
 from necropsy.api import analyze
+from necropsy.config import Config
 from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.ncu import access, advice, figures, pipes, stalls, story
 from necropsy.ncu.groups import Group, groups
 from necropsy.profiled import bound_by
 from necropsy.render import View, text
-from necropsy.rule import all_rules
+from necropsy.rule import all_rules, settings_of
 
 FORMATS = Path(__file__).parents[2] / "fixtures" / "formats"
 REPORT = "ncu_report/h200/report.ncu-rep.xz"
@@ -226,3 +227,19 @@ def test_without_speeds_occupancy_is_not_judged() -> None:
     lacks = {n.rule: n.supply for n in analyze([str(page)]).not_evaluated}
     assert {"KRN001", "KRN003", "KRN007", "KRN008", "KRN009", "KRN010", "MEM008", "MEM009"} <= set(lacks)
     assert "--section SpeedOfLight" in lacks["KRN009"]
+
+
+def test_shared_thresholds_are_told_and_set() -> None:
+    rules = {r.code: r for r in all_rules()}
+    assert settings_of(rules["KRN003"])["share"] == ("float", 0.01)
+    assert settings_of(rules["KRN003"])["bandwidth"] == ("float", 0.7)
+    page = str(FORMATS.parent / "rules" / "KRN004" / "fires-old-words" / "input.log")
+    strict = Config(rules={"KRN004": {"near": 85.0}})
+    assert "KRN004" in {f.rule for f in analyze([page]).findings}
+    assert "KRN004" not in {f.rule for f in analyze([page], config=strict).findings}
+
+
+def test_the_articles_names_are_explained() -> None:
+    by_alias = {alias: r.code for r in all_rules() for alias in r.aliases}
+    assert by_alias["achieved__memory_throughput"] == "KRN003"
+    assert by_alias["sm__inst_executed_pipe_tensor"] == "KRN018"

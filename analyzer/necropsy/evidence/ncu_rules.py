@@ -62,6 +62,7 @@ class NcuRules(Table[NcuRule]):
         super().__init__()
         self._launches: list[Launch] = []
         self._seen = False
+        self._by_launch: dict[int, list[NcuRule]] = {}
 
     def add(self, record: Any) -> None:
         """Keep a launch until all are there."""
@@ -73,6 +74,8 @@ class NcuRules(Table[NcuRule]):
         for launch in merged(self._launches):
             self._take(launch)
         self._launches = []
+        for row in self.rows:
+            self._by_launch.setdefault(row.seq, []).append(row)
 
     def _take(self, launch: Launch) -> None:
         for r in launch.rules:
@@ -101,4 +104,4 @@ class NcuRules(Table[NcuRule]):
 
     def of(self, seq: int) -> list[NcuRule]:
         """The messages about the launch with that `seq`."""
-        return [row for row in self.rows if row.seq == seq]
+        return self._by_launch.get(seq, [])

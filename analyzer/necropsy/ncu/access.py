@@ -18,7 +18,6 @@ _SECTORS: Final = "memory_l2_theoretical_sectors_global"
 _EXCESSIVE: Final = re.compile(r"excessive (?:sectors|wavefronts) \((\d+(?:[.,]\d+)?)% of the total")
 _USED: Final = re.compile(r"only (\d+(?:[.,]\d+)?) of the 32 bytes transmitted per sector")
 _MISSED: Final = re.compile(r"(\d+(?:[.,]\d+)?)% of sectors missed in L1TEX")
-_CONFLICTS: Final = re.compile(r"represent (\d+(?:[.,]\d+)?)% of the overall")
 _TMA: Final = (
     "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
     "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum",
@@ -99,8 +98,8 @@ def shared_waste(row: NcuKernel, heard: Iterable[NcuRule]) -> float | None:
     whole, ideal = row.value("memory_l1_wavefronts_shared"), row.value("memory_l1_wavefronts_shared_ideal")
     if whole is not None and ideal is not None:
         return max(0.0, 1 - ideal / whole) if whole else 0.0
-    told = [m for r in heard for pattern in (_EXCESSIVE, _CONFLICTS)
-            if "wavefronts" in r.message and (m := pattern.search(r.message)) is not None]  # fmt: skip
+    # "represent 20% of the overall N wavefronts for shared stores" tells of one kind of access only: nothing of all.
+    told = [m for r in heard if "wavefronts" in r.message and (m := _EXCESSIVE.search(r.message)) is not None]
     return max((_number(m[1]) / 100 for m in told), default=None)
 
 
