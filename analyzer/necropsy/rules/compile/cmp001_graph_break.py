@@ -23,7 +23,8 @@ How to fix
 Limits
     A break that the program asks for (`torch._dynamo.graph_break()`) is a note, and so is one in
     the own forward of DistributedDataParallel or FSDP, which is not meant to be traced. How much
-    time a break costs the log does not tell.
+    time a break costs the log does not tell. A log without the artifact (`TORCH_LOGS=dynamo`, `all`) tells the line
+    by the name of what is compiled behind it, and no reason: a note.
 
 References
     - https://meta-pytorch.github.io/compile-graph-break-site/
@@ -33,16 +34,23 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from necropsy.claim import one_line
-from necropsy.evidence.compiles import Compiles
+from necropsy_parsers.records import Record
+
+from necropsy.claim import from_record, one_line
+from necropsy.evidence.compiles import CompileRow, Compiles
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.frame_skips import FrameSkips
 from necropsy.evidence.graph_breaks import GraphBreaks
-from necropsy.finding import Finding, Severity
+from necropsy.finding import Finding, Fix, Place, Severity
 from necropsy.provenance.breaks import OTHER, WANTED, WRAPPER
+from necropsy.provenance.dynamo import plain_function, resumed_at
+from necropsy.provenance.frames import is_library
 from necropsy.rule import rule
 from necropsy.rules.compile._breaks import of_cause, quoted, tell
+
+UNTOLD: Final = 5  # lines told of a log that says nothing about breaks
 
 
 @rule("CMP001", "graph-break", Severity.WARNING, general=True)
@@ -62,3 +70,32 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compil
             yield from tell(
                 incident, exceptions, compiles, f"Dynamo cannot trace {quoted(incident.place, 'a line')}{reason}"
             )
+    if not len(breaks):
+        yield from _untold(compiles)
+
+
+def _untold(compiles: Compiles) -> Iterator[Finding]:
+    """Breaks of a log without the artifact: the rest of a function is compiled under a name that tells the line."""
+    known: dict[tuple[str, str, int], list[CompileRow]] = {}
+    for row in compiles:
+        line = resumed_at(row.function)
+        if line is not None and row.file and not is_library(row.file):
+            known.setdefault((row.file, plain_function(row.function), line), []).append(row)
+    for (file, function, line), rows in list(known.items())[:UNTOLD]:
+        first = rows[0]
+        yield from_record(
+            Record(first.anchor, origin=first.origin, seq=first.seq, attempt=first.attempt),
+            f"Dynamo cut `{function}` at line {line} and compiled its rest by itself: the graph breaks there, for a "
+            "reason that this log does not tell.",
+            Severity.NOTE,
+            code=(Place(file, line, None, function, "", "line", "resumed function"),),
+            ranks=tuple(sorted({r.origin.rank for r in rows if r.origin.rank is not None})),
+            fixes=(
+                Fix(
+                    "Let the next run say why: `TORCH_LOGS=graph_breaks`",
+                    "env",
+                    command="export TORCH_LOGS=graph_breaks",
+                ),
+            ),
+            count=len(rows),
+        )
