@@ -12,7 +12,8 @@ from necropsy.render.parts.steps import milliseconds
 from necropsy.report import KernelSummary
 
 MOST: Final = 10  # kernels of one input that are listed
-LEAST: Final = 0.005  # share of the profiled time below which a kernel is not listed
+FEW: Final = 3  # kernels that are listed however small
+LEAST: Final = 0.005  # share of the profiled time below which others are not listed
 _SHORT: Final = {"the L1 cache and shared memory": "L1, shared", "the L2 cache": "L2 cache", "device memory": "DRAM"}
 FIGURES: Final = ("compute", "memory", "occupancy")
 
@@ -37,13 +38,15 @@ def inputs(rows: Sequence[KernelSummary]) -> list[list[KernelSummary]]:
 
 
 def title(rows: Sequence[KernelSummary]) -> str:
-    """`Where 4.1 ms of profiled kernels went`."""
-    return f"Where {milliseconds(sum(r.ns for r in rows))} of profiled kernels went"
+    """`Where 4.1 ms of profiled kernels went`: of all of them, also those that are not told one by one."""
+    first = rows[0]
+    whole = first.ns / first.share if first.share else sum(r.ns for r in rows)
+    return f"Where {milliseconds(whole)} of profiled kernels went"
 
 
 def listed(rows: Sequence[KernelSummary]) -> list[Row]:
     """The kernels worth a line, the most time first."""
-    return [_row(r) for r in rows[:MOST] if r.share is None or r.share >= LEAST]
+    return [_row(r) for i, r in enumerate(rows[:MOST]) if i < FEW or r.share is None or r.share >= LEAST]
 
 
 def _row(row: KernelSummary) -> Row:
