@@ -32,6 +32,7 @@ READS: Final = (
     Reads("ir_pre_fusion", "2.7", "what operations read and write, for refusals of those that share a buffer"),
 )
 MAX_PAIRS: Final = 1_000
+BEHIND: Final = 1 << 20  # bytes of text before a chunk in which stacks are looked for
 MAX_OPERATIONS: Final = 20_000
 _LINE: Final = re.compile(
     rb"__ir_pre_fusion\] (?:(?P<before>BEFORE FUSION)|(?P<op>op\w+)\.(?P<what>\w+) = ?)"
@@ -126,7 +127,8 @@ class Tally:
                         self._found[key] = _Found(graph, anchor, origin, wrote, read, stacks[0], stacks[1])
                     if key in self._found:
                         self._found[key].count += 1
-        self._before = chunk
+        # A pipe gives few lines at a time: what stood before is kept as far as a list of candidates may reach.
+        self._before = chunk if len(chunk) >= BEHIND else (self._before + chunk)[-BEHIND:]
 
     def _list(self, graph: _Graph, name: bytes, what: bytes) -> None:
         """Opens a list of dependencies."""
