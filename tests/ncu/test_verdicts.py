@@ -243,3 +243,11 @@ def test_the_articles_names_are_explained() -> None:
     by_alias = {alias: r.code for r in all_rules() for alias in r.aliases}
     assert by_alias["achieved__memory_throughput"] == "KRN003"
     assert by_alias["sm__inst_executed_pipe_tensor"] == "KRN018"
+
+
+def test_compiled_kernels_are_tuned_from_python() -> None:
+    """Nobody writes `__launch_bounds__` into what torch.compile generates."""
+    found = [f for f in analyze([str(FORMATS / RAW)]).findings if f.rule == "KRN009"]
+    assert found
+    assert all("launch_bounds" not in fix.title for f in found for fix in f.fixes)
+    assert any("max-autotune" in fix.command for f in found for fix in f.fixes)

@@ -103,15 +103,20 @@ def against_compute(row: NcuKernel) -> tuple[Fix, ...]:
     return _COMPUTE.get(kind_of(row), (COMPILE, HALF))
 
 
+def is_own(row: NcuKernel) -> bool:
+    """Whether it is a kernel whose code the user writes; those of torch.compile are tuned from Python."""
+    return kind_of(row) == OWN
+
+
 def is_library(row: NcuKernel) -> bool:
-    """Whether the user cannot change the kernel's code: advice is then on the Python that calls it."""
+    """Whether it came with torch or a library: nothing but the Python that calls it can change."""
     return kind_of(row) not in (OWN, COMPILED)
 
 
 def is_strided(row: NcuKernel) -> bool:
-    """Whether a kernel of torch says that an operand is strided, broadcast or of another type.
+    """Whether a copy of torch says that an operand is not contiguous.
 
-    `elementwise_kernel` and `unrolled_elementwise_kernel` are what `gpu_kernel` launches where
-    `vectorized_elementwise_kernel` cannot be: since torch 1.5 it takes contiguous operands only.
+    `gpu_kernel` launches `elementwise_kernel` where `vectorized_elementwise_kernel` cannot be: for strided, broadcast or
+    converted operands. Of these a plain copy (`direct_copy_kernel`) has strides only.
     """
-    return row.function == "elementwise_kernel" and _LIBRARY.search(row.kernel) is not None
+    return row.function == "elementwise_kernel" and _COPY.search(row.kernel) is not None

@@ -36,7 +36,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
-from necropsy.ncu.advice import BATCH, TUNE, is_library
+from necropsy.ncu.advice import BATCH, TUNE, is_own
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
@@ -98,5 +98,5 @@ def _finding(group: Group, lost: float, rules: NcuRules, t: Thresholds, beside: 
         gain=lost,
         heard=said(rules, group, "tail effect", "partial wave of"),
         facts={"waves": round(waves, 2)},
-        fixes=(BATCH, TUNE) if is_library(row) else (_PERSIST,),
+        fixes=(BATCH, TUNE) if not is_own(row) else (_PERSIST,),
     )

@@ -31,7 +31,7 @@ from necropsy.evidence.ncu_kernels import NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
-from necropsy.ncu.advice import BATCH, is_library
+from necropsy.ncu.advice import BATCH, is_own
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, bounded, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
@@ -73,5 +73,5 @@ def _finding(group: Group, threads: int, idle: float, rules: NcuRules, t: Thresh
         beside=beside,
         gain=bounded(idle, group),
         heard=said(rules, group, "multiple of 32", "block size"),
-        fixes=(BATCH,) if is_library(group.row) else (_ROUND,),
+        fixes=(BATCH,) if not is_own(group.row) else (_ROUND,),
     )

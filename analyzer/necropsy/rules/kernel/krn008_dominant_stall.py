@@ -34,7 +34,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRule, NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Severity
-from necropsy.ncu.advice import against_latency, is_library
+from necropsy.ncu.advice import against_latency, is_own
 from necropsy.ncu.figures import compute, issue, latency_bound, memory
 from necropsy.ncu.groups import Group
 from necropsy.ncu.stalls import REASONS, Stall, against, dominant
@@ -83,7 +83,7 @@ def _told(row: NcuKernel, rules: NcuRules) -> bool:
 
 def _finding(group: Group, stall: Stall, heard: list[NcuRule], t: Thresholds, beside: Beside) -> Finding:
     row = group.row
-    own = () if is_library(row) else (against(stall),)
+    own = () if not is_own(row) else (against(stall),)
     return tell(
         "KRN008",
         group,

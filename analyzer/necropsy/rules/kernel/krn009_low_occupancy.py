@@ -35,7 +35,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
-from necropsy.ncu.advice import against_latency, is_library
+from necropsy.ncu.advice import against_latency, is_own
 from necropsy.ncu.figures import ACHIEVED, feeds_tensor_cores, latency_bound, occupancy_limiters, theoretical
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, bounded, clause, said, tell, worth_telling
@@ -44,7 +44,7 @@ from necropsy.rule import Judged, lacking, rule
 _WORDS: Final = {
     "registers": (
         "its registers",
-        "Use fewer registers: smaller tiles, `__launch_bounds__`, more warps for the same tile",
+        "Use fewer registers: smaller tiles, `__launch_bounds__` in CUDA, more `num_warps` in Triton",
     ),
     "shared_mem": ("its shared memory", "Use less shared memory a block: smaller tiles, fewer pipeline stages"),
     "blocks": ("the number of blocks that fit", "Use larger blocks: 128 to 256 threads"),
@@ -82,7 +82,7 @@ def _finding(group: Group, fit: float, rules: NcuRules, t: Thresholds, beside: B
     row = group.row
     limits = [name for name in occupancy_limiters(row) if not _by_the_way(row, name)]
     who = " and ".join(_WORDS[name][0] for name in limits) or "its resources"
-    own = () if is_library(row) else tuple(Fix(_WORDS[name][1], "code") for name in limits)
+    own = () if not is_own(row) else tuple(Fix(_WORDS[name][1], "code") for name in limits)
     achieved = row.value(ACHIEVED)
     run = f", and {achieved:.0f}% run on average" if achieved is not None else ""
     return tell(

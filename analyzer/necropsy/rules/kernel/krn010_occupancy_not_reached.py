@@ -32,7 +32,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
-from necropsy.ncu.advice import against_latency, is_library
+from necropsy.ncu.advice import against_latency, is_own
 from necropsy.ncu.figures import ACHIEVED, feeds_tensor_cores, latency_bound, theoretical
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, bounded, clause, said, tell, worth_telling
@@ -79,7 +79,7 @@ def _finding(group: Group, fit: float, run: float, rules: NcuRules, t: Threshold
     row = group.row
     single = row.threads is not None and row.threads <= _WARP
     why = " in blocks of a single warp" if single else ""
-    own = () if is_library(row) else (
+    own = () if not is_own(row) else (
         Fix("Let each block do more: several warps, and a loop over its part of the data", "code"),
     )  # fmt: skip
     return tell(

@@ -33,7 +33,7 @@ from necropsy.evidence.ncu_kernels import NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Cost, Finding, Fix, Severity
-from necropsy.ncu.advice import against_compute, is_library
+from necropsy.ncu.advice import against_compute, is_own
 from necropsy.ncu.groups import Group
 from necropsy.ncu.pipes import PIPES, Pipe, busiest
 from necropsy.ncu.story import Beside, Weight, clause, tell, worth_telling
@@ -64,7 +64,7 @@ def check(
 
 def _finding(group: Group, pipe: Pipe, t: Thresholds, beside: Beside) -> Finding:
     words = PIPES[pipe.name]
-    own = () if is_library(group.row) else (Fix(words.fix, "code"),)
+    own = () if not is_own(group.row) else (Fix(words.fix, "code"),)
     return tell(
         "KRN011",
         group,

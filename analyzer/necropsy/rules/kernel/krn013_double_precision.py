@@ -32,7 +32,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
-from necropsy.ncu.advice import is_library
+from necropsy.ncu.advice import is_own
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
@@ -89,5 +89,5 @@ def _finding(group: Group, double: float, rules: NcuRules, t: Thresholds, beside
         heard=said(rules, group, "fp64 peak performance and", "double precision"),
         confidence=Confidence.LIKELY,
         facts={"FP64": f"{double:.0f}% of peak"},
-        fixes=(_CAST,) if is_library(group.row) else (_LITERALS, _CAST),
+        fixes=(_CAST,) if not is_own(group.row) else (_LITERALS, _CAST),
     )

@@ -34,7 +34,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
-from necropsy.ncu.advice import against_latency, is_library
+from necropsy.ncu.advice import against_latency, is_own
 from necropsy.ncu.figures import compute
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
@@ -88,5 +88,5 @@ def _finding(group: Group, threads: float, rules: NcuRules, t: Thresholds, besid
         gain=(1 - threads / WARP) * (compute(row) or 100.0) / 100,
         heard=said(rules, group, "threaddivergence", "threads being active per cycle", "predication"),
         facts={"threads at work": f"{threads:.1f} of {WARP}"},
-        fixes=against_latency(row) if is_library(row) else (_GROUP,),
+        fixes=against_latency(row) if not is_own(row) else (_GROUP,),
     )

@@ -31,7 +31,7 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
-from necropsy.ncu.advice import BATCH, is_library
+from necropsy.ncu.advice import BATCH, is_own
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
@@ -80,5 +80,5 @@ def _finding(group: Group, lost: float, rules: NcuRules, t: Thresholds, beside: 
         heard=said(rules, group, "sms workload imbalance", "one or more sms have"),
         confidence=Confidence.LIKELY,
         facts={"average multiprocessor idle": part(lost)},
-        fixes=(_SAME, BATCH) if is_library(group.row) else (_SORT,),
+        fixes=(_SAME, BATCH) if not is_own(group.row) else (_SORT,),
     )
