@@ -14,6 +14,7 @@ from tests.test_tensorrt_log import tactics
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.numbers import decimal, whole
 from necropsy_parsers.records import UNKNOWN, Record
+from necropsy_parsers.tensorrt.records import EngineLayer
 from necropsy_parsers.tensorrt_log.reader import TensorrtReader
 from necropsy_parsers.tensorrt_log.records import TrtRun, TrtTimings
 
@@ -55,6 +56,16 @@ def test_chunks_without_a_word_of_tensorrt_move_no_place() -> None:
     rows = [r for t in found if isinstance(t, TrtTimings) for r in t.blocks]
     assert len(rows) == 6
     assert list(anchor_faults([r.anchor for r in rows], text)) == []
+
+
+def test_a_layer_with_control_characters_is_quoted_whole() -> None:
+    """What is taken out of the text of a line is still part of the line."""
+    head = "[01/31/2026-12:00:00] [V] [TRT] Engine Layer Information:\n"
+    line = "Layer(Cask\x03Convolution): /a/Conv, Tactic: 0x1, x (Half[8,3,8,\x168]) -> y (Half[8,4,8,8])\n"
+    got = read(head + line)
+    layers = got.of(EngineLayer)
+    assert [r.name for r in layers] == ["/a/Conv"]
+    assert list(anchor_faults([r.anchor for r in layers], got.text)) == []
 
 
 LINES: Final = (

@@ -10,6 +10,7 @@ locale does, units as any release.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +49,7 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     table: Table | None = None
     offset = number = 0
     for chunk in text_chunks(source.chunks(), source.name, issues):
-        for raw in chunk.splitlines(keepends=True):
+        for raw in io.BytesIO(chunk):  # a carriage return within a line ends none
             number += 1
             text = raw.rstrip(b"\r\n").decode("utf-8", "replace")
             if HEADER.match(text):

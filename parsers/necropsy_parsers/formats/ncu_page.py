@@ -11,6 +11,7 @@ its section, kind and estimated speed-up; Python stacks and NVTX ranges where th
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +51,7 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
     page = Page(source.name, seq)
     offset = number = 0
     for chunk in text_chunks(source.chunks(), source.name, issues):
-        for raw in chunk.splitlines(keepends=True):
+        for raw in io.BytesIO(chunk):  # a carriage return within a line ends none
             number += 1
             page.line(raw.rstrip(b"\r\n").decode("utf-8", "replace"), offset, offset + len(raw), number)
             offset += len(raw)

@@ -10,6 +10,7 @@ that of the line that names the kernel.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Final
 
@@ -45,10 +46,11 @@ class Tally:
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the lines of a chunk."""
         offset, number = start, line
-        for raw in chunk.splitlines(keepends=True):
+        for raw in io.BytesIO(chunk):  # a carriage return within a line ends none: a bar was drawn over
             number += 1
             if self._inside or self._table is not None or b", Context " in raw or b"Process ID" in raw or b"@" in raw:
-                self._line(raw, offset, offset + len(raw), number)
+                for drawn in raw.strip(b"\r\n").split(b"\r"):
+                    self._line(drawn, offset, offset + len(raw), number)
             offset += len(raw)
 
     def _line(self, raw: bytes, start: int, end: int, number: int) -> None:

@@ -122,7 +122,7 @@ class TensorrtReader:
             end = len(chunk) if stop < 0 else stop
             text = segments(chunk[at:end])[0]
             if self._listing:
-                if not self._layer(text, start + at, places.number(at)):
+                if not self._layer(text, start + at, start + end, places.number(at)):
                     break
             elif self._collector is not None:
                 taken = self._collector.feed(text)
@@ -292,7 +292,7 @@ class TensorrtReader:
         key = self._name if not number else f"{self._name}#{number + 1}"
         self._engines.append(Engine(anchor, key, 0, "", b.release, seq=self._seq + anchor.start))
 
-    def _layer(self, line: str, at: int, number: int) -> bool:
+    def _layer(self, line: str, at: int, end: int, number: int) -> bool:
         """Whether a line goes on with the list of layers; 7.x puts a head before each."""
         text = line if layers.is_layer(line) else read_head(line).text
         if not text.strip():
@@ -301,7 +301,7 @@ class TensorrtReader:
             self._listing = False
             return False
         engine = self._engines[-1]
-        anchor = Anchor(self._name, at, at + len(line.encode("utf-8", "replace")), number, text[:400])
+        anchor = Anchor(self._name, at, end, number, text[:400])
         row = layers.layer(text, engine.engine, engine.layers, anchor, self._seq + at)
         if row is not None:
             self._layers.append(row)

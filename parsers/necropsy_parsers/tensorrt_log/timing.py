@@ -66,6 +66,10 @@ class Blocks:
     def __iter__(self) -> Iterator[TrtTactic]:
         return map(self._row, self.kept)
 
+    def __repr__(self) -> str:
+        """The rows: what two readings of one text must agree in."""
+        return f"Blocks({list(self)!r})"
+
     def of_layer(self, layer: str) -> list[TrtTactic]:
         """The rows of one layer."""
         if self._layers is None:

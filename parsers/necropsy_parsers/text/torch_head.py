@@ -17,7 +17,7 @@ _HEAD: Final = re.compile(
     rb"(?: \[(?P<cid>[\d/_!-]+)\])?"
 )
 _FRAME: Final = re.compile(
-    rb"File \\*\"(?P<file>[^\"\\]+)\\*\", line (?P<line>\d+), in (?P<function>[\w<>]+)"
+    rb"File \\*\"(?P<file>[^\"\\]+)\\*\", line (?P<line>\d{1,9}), in (?P<function>[\w<>]+)"
     rb"\\*['\"], \\*['\"] *(?P<text>[^\n]{0,200}?)\\*['\"], "
 )
 _STACK: Final = b"stack_traces = {"
@@ -31,7 +31,7 @@ def origin_of(head: bytes, artifact: str, *, timed: bool = False) -> Origin:
     return Origin(
         rank=int(rank[:6]) if rank else None,
         pid=int(pid[:18]) if pid else None,
-        time=glog_stamp(m["time"].decode()) if timed and m is not None and m["time"] else None,
+        time=glog_stamp(m["time"].decode("ascii", "replace")) if timed and m is not None and m["time"] else None,
         compile_id=cid.decode() if cid else "",
         artifact=artifact,
     )
