@@ -116,7 +116,7 @@ def is_library(row: NcuKernel) -> bool:
 def is_strided(row: NcuKernel) -> bool:
     """Whether a copy of torch says that an operand is not contiguous.
 
-    `gpu_kernel` launches `elementwise_kernel` where `vectorized_elementwise_kernel` cannot be: for strided, broadcast or
-    converted operands. Of these a plain copy (`direct_copy_kernel`) has strides only.
+    `gpu_kernel` launches `elementwise_kernel` where `vectorized_elementwise_kernel` cannot be: for strided, broadcast
+    or converted operands. Of these a plain copy (`direct_copy_kernel`) has strides only.
     """
     return row.function == "elementwise_kernel" and _COPY.search(row.kernel) is not None
