@@ -222,7 +222,9 @@ class Tally:
             number = self._line + lines_before(chunk, begin) + 1
             anchor = Anchor(self._name, start + begin, start + m.end(), number, quoted)
             names = (_node(m["first"]), _node(m["second"]))
-            pair = self._pairs[key] = _Pair(_words(m["reason"]), trivial, names, first, second, anchor, origin_of(head, NAME))
+            pair = self._pairs[key] = _Pair(
+                _words(m["reason"]), trivial, names, first, second, anchor, origin_of(head, NAME)
+            )
         pair.count += 1
         _writers(pair, head[:200])
 
