@@ -193,7 +193,9 @@ def test_the_trivial_ones_among_many_are_counted_by_their_words(monkeypatch: pyt
     assert sorted(row.count for row in each) == [3, 3, 903]
 
 
-TRIED = "V1012 09:14:02.119000 7 torch/_inductor/scheduler.py:1388] [0/0] [__fusion] {verdict} fuse (benchmark): {what}\n"
+TRIED = (
+    "V1012 09:14:02.119000 7 torch/_inductor/scheduler.py:1388] [0/0] [__fusion] {verdict} fuse (benchmark): {what}\n"
+)
 SETS = "fusing OrderedSet(['buf0']) with OrderedSet(['buf1', 'buf2']) cause \x1b[31m1.{n}\x1b[0mx slowdown"
 
 

@@ -57,7 +57,7 @@ def test_a_training_export_is_found_on_its_line(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tagger.py").write_text(MODEL.read_text())
     report = analyze(written(tmp_path, tagger(training=True)))
-    assert [(f.rule, f.code[0].line) for f in report.findings] == [("FUS012", 15)]
+    assert [(f.rule, f.code[0].line) for f in report.findings] == [("FUS011", 15)]
 
 
 def test_scales_of_quantization(tmp_path: Path) -> None:

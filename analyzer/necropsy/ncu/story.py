@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The deeper cause first: the wrong unit, too little work, wasted bytes, too few warps, what warps wait for, verdicts.
 ORDER: Final = (
     "KRN018", "KRN019", "KRN002", "KRN013", "MEM010", "MEM008", "MEM009", "KRN006", "KRN010", "KRN009", "KRN015",
-    "KRN005", "KRN014", "KRN012", "KRN008", "KRN007", "FUS011", "KRN011", "KRN001", "KRN003", "KRN004", "MEM011",
+    "KRN005", "KRN014", "KRN012", "KRN008", "KRN007", "FUS009", "KRN011", "KRN001", "KRN003", "KRN004", "MEM011",
 )  # fmt: skip
 ALL_OF: Final = 0.995
 Beside = tuple["InductorKernels | None", "Traces | None"]

@@ -70,8 +70,8 @@ class TensorFormat(Struct, frozen=True):
 
     `dtype`: fp32, fp16, bf16, int8, int32, int64, int4, uint8, bool, fp8, fp4, e8m0, complex64, "" where untold.
     `layout`: CHW, CHW2, CHW4, CHW16, CHW32, HWC, HWC8, HWC16, DHWC8, CDHW32, DLA..., transposed, strided (Myelin's),
-    "dynamic" where it depends on the shape, "" where it was not understood. `pack`: channels held together or padded to
-    (1: none). `strides`: as printed, outermost first, without vectors' sizes.
+    "dynamic" where it depends on the shape, "" where it was not understood. `pack`: channels held together or padded
+    to (1: none). `strides`: as printed, outermost first, without vectors' sizes.
     """
 
     raw: str

@@ -24,7 +24,7 @@ def names() -> Iterator[EngineCase]:
 
 
 def fusions() -> Iterator[EngineCase]:
-    """FUS007, FUS008, FUS012 (engines)."""
+    """FUS007, FUS008, FUS011 (engines)."""
     tokens, hidden = [T("tokens", "fp32", (4, 128, 256))], [T("hidden", "fp32", (4, 128, 256))]
     apart, one = attention(fused=False), attention(fused=True)
     yield EngineCase(
@@ -81,13 +81,13 @@ def folded() -> Iterator[EngineCase]:
 
 
 def exports() -> Iterator[EngineCase]:
-    """FUS012 (models)."""
+    """FUS011 (models)."""
     for training, name in ((True, "fires-training-export"), (False, "silent-evaluation-export")):
         yield EngineCase(
-            f"FUS012/{name}",
+            f"FUS011/{name}",
             {"tagger.onnx": tagger(training=training)},
             fires(
-                "FUS012",
+                "FUS011",
                 "error",
                 "training mode",
                 "BatchNorm stem.bn",
@@ -96,7 +96,7 @@ def exports() -> Iterator[EngineCase]:
                 exactness="line",
             )
             if training
-            else silent("FUS012"),
+            else silent("FUS011"),
             f"an ONNX model exported in {'training' if training else 'evaluation'} mode",
             source=True,
         )

@@ -18,7 +18,7 @@ How to fix
 
 Limits
     Costs need a profile. `FoldBatchNorms` and `kTrainingModeAttr`, which articles quote, exist in no
-    release; an export in training mode is told by FUS012.
+    release; an export in training mode is told by FUS011.
 
 References
     - https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_conv_bn_eval.html
