@@ -190,8 +190,11 @@ def _action(name: str) -> Any:
 def _profile(process: Process, frames: bool) -> Any:
     torch: Any = sys.modules["torch"]
     from importlib import import_module
+    from inspect import signature
 
     profiler: Any = import_module("torch.profiler")
+    # One cycle is recorded; without this torch 2.11 warns on the job's stderr that others would be dropped.
+    keeps = {"acc_events": True} if "acc_events" in signature(profiler.profile).parameters else {}
     activity = profiler.ProfilerActivity
     activities = [activity.CPU]
     for device, name in (("cuda", "CUDA"), ("xpu", "XPU")):
@@ -205,6 +208,7 @@ def _profile(process: Process, frames: bool) -> Any:
         with_stack=frames,
         profile_memory=bool(process.option("profile_memory", False)),
         schedule=lambda step: profiler.ProfilerAction.WARMUP,
+        **keeps,
     )
 
 
