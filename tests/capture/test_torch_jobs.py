@@ -151,3 +151,15 @@ def test_nothing_runs_where_only_the_plan_is_asked_for(tmp_path: Path, option: s
     assert (done.returncode, done.stderr) == (0, "")
     assert "NECROPSY_CAPTURE=" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_structured_log_stops_growing_at_its_bound(tmp_path: Path) -> None:
+    from necropsy.capture.plan import BOOTSTRAP
+
+    settings = {"folder": str(tmp_path / "run"), "collect": {"trace": ["torch"]}, "trace_bytes": 20_000}
+    environment = {**os.environ, "PYTHONPATH": str(BOOTSTRAP), "NECROPSY_CAPTURE": json.dumps(settings)}
+    done = subprocess.run([sys.executable, str(JOBS / "compiled.py")], cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0
+    assert [n["what"] for n in notes(tmp_path, "trace")] == ["variables", "limit"]
+    (log,) = (tmp_path / "run" / "torch_trace").iterdir()
+    assert 10_000 < log.stat().st_size < 200_000  # the entry that reaches the bound is written whole

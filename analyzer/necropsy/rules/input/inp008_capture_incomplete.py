@@ -34,7 +34,8 @@ from necropsy.evidence.collector_notes import CollectorNotes
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 
-_MISSED: Final = ("failed", "nothing", "refused", "left")
+_MISSED: Final = ("failed", "nothing", "refused", "left", "limit")
+_DID: Final = {"failed": "failed", "limit": "stopped early"}
 _EARLIER: Final = Fix(
     "Begin earlier, or let the job run for more steps", "command", command="necropsy capture --skip 0"
 )
@@ -53,7 +54,7 @@ def check(notes: CollectorNotes) -> Iterator[Finding]:
             continue
         seen.add((n.collector, why))
         who = process_of(n.origin) or f"process {n.pid}"
-        did = "failed" if n.what == "failed" else "collected nothing"
+        did = _DID.get(n.what, "collected nothing")
         early = n.collector == "profiler" and n.what == "nothing"
         yield from_record(
             n,

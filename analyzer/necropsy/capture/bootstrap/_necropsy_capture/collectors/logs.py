@@ -35,7 +35,8 @@ class _Limited(logging.FileHandler):
         with suppress(Exception):  # a full disk is no reason to print a traceback into the job's stderr
             super().emit(record)
         if self._left <= 0:
-            self._process.note("logs", "limit", file=os.path.basename(self.baseFilename))
+            why = f"{os.path.basename(self.baseFilename)} reached its bound"
+            self._process.note("logs", "limit", why=why)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: `logging` would print a traceback."""
