@@ -45,7 +45,7 @@ def test_many_alike_exceptions_that_were_survived_are_notes(tmp_path: Path, time
     [
         "[04/12/2022-09:30:51] [E] Engine could not be created from network",
         "2026-03-04 12:00:00,100 - serve - ERROR - shard 4 refused",
-        "==ERROR== profiling is not permitted",
+        "[ERROR] 3 shards were refused",
     ],
 )
 def test_errors_that_no_rule_knows_are_no_all_clear(tmp_path: Path, line: str) -> None:

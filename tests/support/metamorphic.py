@@ -42,6 +42,8 @@ _JSON_LINE: Final = re.compile(
     r'|(?P<metric>"\w+filename": "(?P<named>[^"\n]+)", "\w+line(?:no)?": )(?P<first>\d+)'
 )
 _ARROW: Final = re.compile(r"(?m)^(-{2,}> )(\d+)(?= )")
+# Dynamo names what it resumes behind a break after the line of the break.
+_RESUMED: Final = re.compile(r"(\btorch_dynamo_resume_in_\w+?_at_)(\d+)")
 _PID: Final = re.compile(
     r"(?:\bpid(?:\(s\))?[:= ]+|\bPID[: ]+|\b[Pp]rocess |line \d+: +|\w\[)(\d{4,8})\b"
     r"|\d\.\d{6} (\d{4,8}) |[\w-]+:(\d{4,8}):\d+ \[\d\]"
@@ -56,6 +58,8 @@ _BYTES: Final = re.compile(r"(?<![\w.])(\d{5,})(?= bytes\b)")
 def new_name(file: str) -> str:
     """Another name for a user's file, folders included; libraries keep theirs, cut from the left or not."""
     if is_library(file) or is_library(f"torch/{file}"):
+        return file
+    if file.startswith("<"):  # a cell, which no file name of the log stands for
         return file
     *folders, name = re.split(r"([/\\])", file)
     stem = name.removesuffix(".py")
@@ -76,6 +80,7 @@ def code_moved(text: str) -> str:
         return m[0] if is_library(m["file"]) else f"{m['file']}{m['between']}{line + SHIFT}"
 
     text = _ARROW.sub(lambda m: f"{m[1]}{int(m[2]) + SHIFT}", text)
+    text = _RESUMED.sub(lambda m: f"{m[1]}{int(m[2]) + SHIFT}", text)
     return _structured_moved(_LINE_OF.sub(moved, text))
 
 

@@ -79,7 +79,8 @@ class Tally:
         process.frames = [*process.frames[1 - KEPT :], Frame(file, int(m["line"]), function, code)]
         process.origin, process.closed = origin, False
         number = line + lines_before(chunk, m.start()) + 1
-        quoted = f"TRACE starts_line {file}:{int(m['line'])} in {function}"
+        first, _, _ = m[0].partition(b"\n")
+        quoted = first[first.rfind(_MARK) :].decode("utf-8", "replace").rstrip()
         process.anchor = Anchor(self._name, start + m.start(), start + m.end(), number, quoted)
 
     @staticmethod

@@ -58,7 +58,7 @@ def is_training(row: TrtMessage) -> bool:
     return "training_mode" in said or "isTraining" in said
 
 
-@rule("TRT022", "batch-norm-training", Severity.FATAL, aliases=("FoldBatchNorms", "kTrainingModeAttr"))
+@rule("TRT022", "batch-norm-training", Severity.FATAL)
 def check(
     messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions, nodes: OnnxNodes | None, sources: Sources
 ) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ _GPU: Final = Fix(
 _TYPE: Final = Fix("Quantize the model to a type that this GPU has (INT8 from 7.5 on, FP8 from 8.9 on)", "code")
 
 
-@rule("TRT036", "unsupported-hardware", Severity.FATAL)
+@rule("TRT036", "gpu-not-supported", Severity.FATAL)
 def check(messages: TrtMessages, builds: TrtBuilds, exceptions: Exceptions) -> Iterator[Finding]:
     """One finding a build."""
     for row in messages.of("hardware"):
