@@ -4,6 +4,8 @@
  * Nothing here waits: the interpreter is looked for, and the language client loaded, after `activate` returned.
  */
 
+import { BEGAN } from "./began";
+
 import * as vscode from "vscode";
 
 import { registerCommands } from "./commands";
@@ -19,6 +21,8 @@ import { registerTree } from "./views/tree";
 export interface Api {
   readonly findings: Findings;
   readonly server: Server;
+  /** Milliseconds that loading and activating the extension took. */
+  readonly startup: number;
 }
 
 export function activate(context: vscode.ExtensionContext): Api {
@@ -36,7 +40,7 @@ export function activate(context: vscode.ExtensionContext): Api {
     ...registerCommands({ context, output, server, findings }),
   );
   server.startSoon();
-  return { findings, server };
+  return { findings, server, startup: performance.now() - BEGAN };
 }
 
 export function deactivate(): void {

@@ -22,8 +22,9 @@ const root = (): string => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ??
 const TESTS: Record<string, () => Promise<void>> = {
   "activating waits for nothing": async () => {
     const began = performance.now();
-    const { server } = await extension().activate();
-    console.log(`TEST activate took ${(performance.now() - began).toFixed(1)} ms`);
+    const { server, startup } = await extension().activate();
+    const whole = performance.now() - began; // with what VS Code does around it
+    console.log(`TEST the extension's own start took ${startup.toFixed(1)} ms of ${whole.toFixed(1)} ms`);
     assert.ok(["idle", "starting"].includes(server.state.kind), server.state.kind);
   },
   "the server runs in spite of the user's own modules": async () => {

@@ -73,8 +73,11 @@ try {
   await page.keyboard.type(" or 1");
   await bench.until("staleness", async () => (await warnings.count()) < before);
   check("an edited line goes stale", true);
-  await bench.command("File: Revert File");
-  await bench.until("the finding to come back", async () => (await warnings.count()) === before);
+  const without = await warnings.count(); // of those in view: where the editor has scrolled, others are
+  await bench.until("the finding to come back", async () => {
+    await page.keyboard.press("Control+Z"); // the browser saves by itself: there is nothing to revert to
+    return (await warnings.count()) > without;
+  });
   check("and comes back with its text", true);
   console.log(`${checks} checks in VS Code`);
 } catch (error) {
