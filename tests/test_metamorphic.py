@@ -42,9 +42,11 @@ def text_of(path: Path) -> str:
 
 @pytest.fixture
 def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reported:
-    """Reports on a text, far from any source."""
-    monkeypatch.chdir(tmp_path)
-    return lambda text: report_on(text.encode("utf-8", "surrogateescape"), tmp_path)
+    """Reports on a text, far from any source: those of other tests' folders are out of reach, too."""
+    place = tmp_path / "a" / "b" / "c" / "d"
+    place.mkdir(parents=True)
+    monkeypatch.chdir(place)
+    return lambda text: report_on(text.encode("utf-8", "surrogateescape"), place)
 
 
 def check_renamed(text: str, reported: Reported) -> None:
