@@ -1,5 +1,7 @@
 """Two ranks over gloo: an all-reduce in each step."""
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -14,7 +16,8 @@ def main():
     for _ in range(9):
         model(torch.randn(4, 32)).sum().backward()
         optimizer.step()
-    print(f"rank {dist.get_rank()} of {dist.get_world_size()} is done")
+    # In one write: where Python does not buffer, print writes the line's end by itself, and two ranks share a pipe.
+    sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} is done\n")
     dist.destroy_process_group()
 
 
