@@ -136,6 +136,32 @@ class TestClaims:
         assert sniff(text.encode(), "run.log") is None
 
 
+class TestFraming:
+    """Entries are found and lines counted in ways that depend on what the bytes look like."""
+
+    @pytest.mark.parametrize("inner", ["V", "VV V" * 40, "x" * 700, "V" * 5000, "x\nV1\n\tV\n" * 9])
+    def test_entries_between_payloads_of_any_look(self, inner: str) -> None:
+        payload = "".join(f"\t{line}\n" for line in inner.split("\n"))
+        entry = HEAD + '{"str": ["/home/trainer/a.py", 1]}\n'
+        event = HEAD + '{"artifact": {"name": "unread"}, "has_payload": "x"}\n' + payload
+        data = ((event + entry) * 3).encode()
+        lines = [n for n, line in enumerate(data.split(b"\n"), 1) if b'"str"' in line]
+        for size in (17, 1 << 20):
+            assert [r.anchor.line for r in read(data, size)[0]] == lines
+
+    @pytest.mark.parametrize("width", [0, 3, 511, 512, 20_000])
+    def test_lines_are_counted_whatever_their_width(self, width: int) -> None:
+        data = b"\n".join([b"x" * width, b"", b"y" * 700, b"z" * width]) * 50
+        for begin, end in ((0, len(data)), (1, len(data) - 1), (width, width + 1), (width + 1, width + 1)):
+            assert framing.line_ends(data, begin, end) == data.count(b"\n", begin, end)
+
+    @pytest.mark.parametrize(
+        ("payload", "count"), [("\ta", 0), ("", 0), ("b", 1), ("\ta\nb", 1), ("b\n\ta\nc", 2), ("\ta\n\n\tb", 0)]
+    )
+    def test_lines_of_others_are_counted(self, payload: str, count: int) -> None:
+        assert framing.foreign_lines(f"V1129 {{}}\n{payload}\n".encode()) == count
+
+
 class TestDamage:
     """Damaged entries are counted, the others kept."""
 

@@ -17,11 +17,13 @@ from msgspec import Struct
 
 MAX_ENTRY: Final = 256 << 20  # bytes of one entry; the source of a large model's kernels has some 10 MiB
 _MARK: Final = b"\nV"
-_V: Final = ord("V")
+_NEWLINE: Final = ord("\n")
+_TAB: Final = ord("\t")
+_LONG: Final = 512  # bytes of a line from which on looking for its end takes less than counting among its bytes
+_BLOCK: Final = 16384  # bytes in which line ends are counted once a line was short
+_MISSES: Final = 16  # letters V within lines before an entry's end is looked for by both of its bytes
 # What an entry is can be told from its first bytes: its own key stands first, an artifact's name behind it.
-_OPENING: Final = rb"V(?:[^\n\]]{1,600}+\] \{\"(?P<kind>\w++)\"(?:: \{\"name\": \"(?P<name>\w++)\")?)?"
-_FIRST: Final = re.compile(_OPENING)
-_NEXT: Final = re.compile(rb"\n" + _OPENING)
+_OPENING: Final = re.compile(rb"V(?:[^\n\]]{1,600}+\] \{\"(?P<kind>\w++)\"(?:: \{\"name\": \"(?P<name>\w++)\")?)?")
 # A payload's lines begin with a tab. What begins otherwise was written by somebody else into the same file.
 _FOREIGN: Final = re.compile(rb"\n(?![\tV]|\r?\n|\Z)")
 HEAD: Final = re.compile(
@@ -39,9 +41,27 @@ class Stretch:
 
     def line(self, offset: int) -> int:
         """The 1-based line in the input at `offset` from the beginning of the data; offsets must not fall."""
-        self._line += self.data.count(b"\n", self._at, offset)
+        self._line += line_ends(self.data, self._at, offset)
         self._at = max(self._at, offset)
         return self._line
+
+
+def line_ends(data: bytes, begin: int, end: int) -> int:
+    """How many lines end between two offsets.
+
+    Half of a log's bytes are in lines so long that it is faster to look for their ends than to count.
+    """
+    found, at = 0, begin
+    while at < end:
+        stop = data.find(b"\n", at, end)
+        if stop < 0:
+            break
+        short, at = stop - at < _LONG, stop + 1
+        found += 1
+        if short:
+            stop = min(end, at + _BLOCK)
+            found, at = found + data.count(b"\n", at, stop), stop
+    return found
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -113,27 +133,44 @@ def _first(held: list[bytes], chunk: bytes) -> int:
 def _split(stretch: Stretch, passed: Passed, begin: int, end: int, *, last: bool) -> Iterator[Piece]:
     """The entries of a stretch, and what may stand before the first of an input."""
     data = stretch.data
-    opening = _FIRST.match(data, begin, end)
-    following = _NEXT.finditer(data, begin, end)
+    opening = _OPENING.match(data, begin, end)
+    at = begin if opening is not None else _next(data, begin + 1, end)
     if opening is None:
-        opening = next(following, None)
-        before = opening.start() if opening is not None else end
-        yield Piece(data[begin:before], stretch, begin, last and opening is None)
-    while opening is not None:
-        later = next(following, None)
-        stop = later.start() if later is not None else end
-        ends = last and later is None
-        if ends or not passed(opening, stop):
-            at = opening.start() + (data[opening.start()] != _V)
+        before = at - 1 if at >= 0 else end
+        yield Piece(data[begin:before], stretch, begin, last and at < 0)
+    while at >= 0:
+        later = _next(data, at + 1, end)
+        stop = later - 1 if later >= 0 else end
+        ends = last and later < 0
+        opening = _OPENING.match(data, at, stop)
+        if ends or opening is None or not passed(opening, stop):
             yield Piece(data[at:stop], stretch, at, ends)
-        opening = later
+        at = later
+
+
+def _next(data: bytes, at: int, end: int) -> int:
+    """Where the next entry begins, -1 without one.
+
+    Looking for one byte is six times as fast as for two (`memchr`), as long as it does not stand everywhere.
+    """
+    for _ in range(_MISSES):
+        at = data.find(b"V", at, end)
+        if at < 0 or data[at - 1] == _NEWLINE:
+            return at
+        at += 1
+    at = data.find(_MARK, at - 1, end)
+    return at + 1 if at >= 0 else -1
 
 
 def foreign_lines(data: bytes) -> int:
     """How many lines of an entry are neither its head nor its payload."""
-    ends = data.count(b"\n") - data.endswith(b"\n")
     at = data.find(b"\n") + 1
-    if ends == (data[at : at + 1] == b"\t") or ends == data.count(b"\n\t"):
+    inner = len(data) - data.endswith(b"\n")
+    if not at or at > inner:
+        return 0
+    if data.find(b"\n", at, inner) < 0:  # a payload of one line: most of the long ones
+        return int(data[at] != _TAB and _FOREIGN.match(data, at - 1) is not None)
+    if data.count(b"\n", 0, inner) == data.count(b"\n\t"):
         return 0
     return sum(1 for _ in _FOREIGN.finditer(data))
 
