@@ -91,11 +91,12 @@ class Draft:
             if value is not None:
                 metrics.setdefault(name, value * factor(unit))
         found = canonical(metrics)
+        kernel = self._unnamed()
         return Launch(
             self.anchor,
             self.number,
-            self.kernel,
-            function_of(self.kernel),
+            kernel,
+            function_of(kernel),
             process=self.process,
             program=self.program,
             host=self.host,
@@ -112,11 +113,16 @@ class Draft:
             ranges=tuple(self.ranges),
             stack=tuple(self.stack),
             notices=tuple(self.notices),
-            workload="kernel" if self.grid or "launch__grid_size" in found else _workload(self.kernel),
+            workload="kernel" if self.grid or "launch__grid_size" in found else _workload(kernel),
             runs=self.runs,
             read=self.read,
             seq=seq,
         )
+
+    def _unnamed(self) -> str:
+        """The kernel's name without the range that `--print-nvtx-rename kernel` puts before it: `step 3/add(int)`."""
+        names = [r.name for r in self.ranges if r.name and self.kernel.startswith(f"{r.name}/")]
+        return self.kernel[len(max(names, key=len)) + 1 :] if names else self.kernel
 
 
 def _capability(metrics: dict[str, float]) -> str:

@@ -6,7 +6,8 @@
 
 Columns come and go with releases and options (kernel time before 2021, device and capability since 2022, NVTX ranges
 with `--nvtx`, minimum and maximum of summary pages): they are found by name. The separator is a comma; files that a
-spreadsheet saved again have semicolons or tabs.
+spreadsheet saved again have semicolons or tabs. Quotes within the name of an NVTX range are not doubled by ncu (seen in
+2022.3): such rows are cut at `","`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ from necropsy_parsers.ncu.units import Numbers
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Anchor
 
-HEADER: Final = lazily(r'\ufeff?\s*"?ID"?(?P<sep>[,;\t])"?Process ID"?(?P=sep).*(?P=sep)"?Kernel Name"?')
+# Summaries (`--print-summary per-kernel`, `per-gpu`) have no ID, and means instead of values.
+HEADER: Final = lazily(
+    r'\ufeff?\s*(?:"?ID"?[,;\t]|(?=.*"?Invocations"?[,;\t].*"?Metric Name"?[,;\t]))'
+    r'"?Process ID"?(?P<sep>[,;\t])(?:.*(?P=sep))?"?Kernel Name"?'
+)
 MAX_LAUNCHES: Final = 20_000
 MAX_PARTS: Final = 1_000  # lines that one record of CSV may run over
-_RANGE: Final = lazily(r'"(?P<domain>[^":]*):(?P<name>(?:[^"]|"")*?)(?::[^":]*){6}"')
+# Types and values of payload, colour and message stand behind the name, which may hold colons and quotes itself.
+_RANGE: Final = lazily(
+    r'"(?P<id>\d+:)?(?P<domain>[^:]*):(?P<name>.*?):(?:none|Int|Uint|Int32|Uint32|Int64|Uint64|Float|Double|Json)'
+    r':[^:]*:(?:none|RGB|ARGB):(?:none|\w*):(?:none|ASCII|UNICODE|Unicode|REGISTERED):.*?"(?=\s*$|  ")'
+)
 _KINDS: Final = {"OPT": OPTIMIZE, "INF": INFORM, "WRN": WARN, "ERR": FAIL, "SOL": OPTIMIZE, "OK": INFORM}
 
 
@@ -38,6 +47,7 @@ class Table:
         self._columns = self._split(header.lstrip("\ufeff"))
         self._at = {c: i for i, c in enumerate(self._columns)}
         self._long = "Metric Name" in self._at
+        self._ranges = [c for c in self._columns if "Push/Pop_Range" in c or "Start/Stop_Range" in c]
         self._units: Sequence[str] = ()
         self._name = name
         self._seq = seq
@@ -49,16 +59,15 @@ class Table:
     def line(self, text: str, start: int, end: int, number: int) -> bool:
         """Take a line; False if it does not belong to the CSV."""
         text = self._open + text if self._open else text
-        if text.count('"') % 2 and self._parts < MAX_PARTS:
+        cells = self._cells(text)
+        if cells is None and text.count('"') % 2 and self._parts < MAX_PARTS:
             self._open, self._parts = text + "\n", self._parts + 1
             return True
         self._open, self._parts = "", 0
         if not text.strip():
             return True
-        cells = self._split(text)
-        if self._long and len(self._at) > len(cells) > self._at["Metric Name"]:
-            cells += [""] * (len(self._columns) - len(cells))  # rows of metrics end before the columns of rules
-        if len(cells) != len(self._columns):
+        if cells is None:
+            cells = self._split(text)
             cut = text.lstrip()[:1] == '"' and len(cells) > 1
             self.damaged += cut
             return cut
@@ -76,6 +85,22 @@ class Table:
         for draft in self._drafts.values():
             yield draft.launch(numbers, self._seq + draft.anchor.start)
 
+    def _cells(self, text: str) -> list[str] | None:
+        """The cells of a row, or None where they are not as many as there are columns."""
+        if self._ranges and text[:1] == '"':  # csv takes quotes off that ncu did not double
+            plain = text.rstrip(f"{self._sep} ").removeprefix('"').removesuffix('"')
+            cut = self._filled([c.replace('""', '"') for c in plain.split(f'"{self._sep}"')])
+            if len(cut) == len(self._columns):
+                return cut
+        whole = self._filled(self._split(text)) if text.count('"') % 2 == 0 else []
+        return whole if len(whole) == len(self._columns) else None
+
+    def _filled(self, cells: list[str]) -> list[str]:
+        """Rows of metrics end before the columns of rules."""
+        if self._long and len(self._at) > len(cells) > self._at["Metric Name"]:
+            return cells + [""] * (len(self._columns) - len(cells))
+        return cells
+
     def _split(self, text: str) -> list[str]:
         try:
             return next(csv.reader([text], delimiter=self._sep), [])
@@ -89,7 +114,8 @@ class Table:
     def _row(self, cells: Sequence[str], anchor: Anchor) -> None:
         kernel = self._cell(cells, "Kernel Name")
         number = self._cell(cells, "ID")
-        key = (self._cell(cells, "Process ID"), number, kernel if not number else "")
+        shape = " ".join(self._cell(cells, c) for c in ("Grid Size", "Block Size", "Device", "Device Id"))
+        key = (self._cell(cells, "Process ID"), number, f"{kernel} {shape}" if not number else "")
         draft = self._drafts.get(key)
         if draft is None:
             if len(self._drafts) >= MAX_LAUNCHES:
@@ -111,14 +137,16 @@ class Table:
         draft.host = self._cell(cells, "Host Name")
         draft.context = _integer(self._cell(cells, "Context"))
         draft.stream = _integer(self._cell(cells, "Stream"))
-        draft.device = _integer(self._cell(cells, "Device"))
+        draft.device = _integer(self._cell(cells, "Device") or self._cell(cells, "Device Id"))
         draft.capability = self._cell(cells, "CC").replace(",", ".")
         draft.grid = dims(self._cell(cells, "Grid Size"))
         draft.block = dims(self._cell(cells, "Block Size"))
+        for column in ("Grid Size", "Block Size"):
+            if (size := self._cell(cells, column)).isdecimal():  # summaries before 2023 print no axes
+                draft.metric(column, "", size)
         draft.runs = _integer(self._cell(cells, "Invocations")) or 1
-        for column in self._columns:
-            if "Push/Pop_Range" in column or "Start/Stop_Range" in column:
-                draft.ranges += _ranges(self._cell(cells, column), "push" if "Push" in column else "start")
+        for column in self._ranges:
+            draft.ranges += _ranges(self._cell(cells, column), "push" if "Push" in column else "start")
         return draft
 
     def _metric(self, draft: Draft, cells: Sequence[str]) -> None:
@@ -140,9 +168,13 @@ class Table:
 
 
 def _ranges(text: str, kind: str) -> Iterator[NvtxRange]:
-    """`1131  "<default domain>:train.py:41:none:none:none:none:none:none"`: domain, name, and six of its attributes."""
+    """Ranges of a cell: domain, name, and six of its attributes.
+
+    Behind the thread `4411  "<default domain>:train.py:41:none:none:none:none:none:none"`; ranges that were started
+    instead of pushed have an ID before the domain, and no thread.
+    """
     for m in _RANGE.finditer(text):
-        domain = m["domain"]
+        domain = m["domain"] if kind == "start" else (m["id"] or "") + m["domain"]
         yield NvtxRange("" if domain == "<default domain>" else domain, m["name"].replace('""', '"'), kind)
 
 

@@ -24,8 +24,15 @@ from necropsy_parsers.tallies import Whose
 
 NAME: Final = "ncu_pages"
 TITLE: Final = "Pages of Nsight Compute in a log"
-LITERALS: Final = (b", Context ", b'"ID","Process ID"')
+LITERALS: Final = (
+    b", Context ",
+    b'"ID","Process ID"',
+    b'"Process ID","Process Name"',
+    b", Invocations ",
+    b", Grid Size ",
+)
 ALSO: Final = (b"    Section: ", b')","(')  # once a section, and once a row (between block and grid): rare elsewhere
+_HEADS: Final = (b", Context ", b"Process ID", b"nvocations", b"@")
 ASKS: Final = True
 MAX_BYTES: Final = 64 << 20
 
@@ -48,7 +55,7 @@ class Tally:
         offset, number = start, line
         for raw in io.BytesIO(chunk):  # a carriage return within a line ends none: a bar was drawn over
             number += 1
-            if self._inside or self._table is not None or b", Context " in raw or b"Process ID" in raw or b"@" in raw:
+            if self._inside or self._table is not None or any(word in raw for word in _HEADS):
                 for drawn in raw.strip(b"\r\n").split(b"\r"):
                     self._line(drawn, offset, offset + len(raw), number)
             offset += len(raw)
@@ -68,7 +75,7 @@ class Tally:
             self._inside = False
             return
         self._inside = self._page.line(text, start, end, number)
-        if self._inside and ", Context " in text:
+        if self._inside and (", Context " in text or "nvocations" in text):
             self._origins[start] = (origin, attempt)
 
     def records(self) -> Iterator[Record]:
