@@ -63,8 +63,23 @@ def part(share: float) -> str:
 
 
 def in_function(place: Place | None) -> str:
-    """` in main`, or nothing."""
-    return f" in {place.function}" if place is not None and place.function else ""
+    """` in main`, of a marked line without a function ` at train.py:63`, or nothing."""
+    if place is None or not (words := named(place)):
+        return ""
+    return f" {'in' if place.function else 'at'} {words}"
+
+
+def named(place: Place | None) -> str:
+    """A place as a sentence tells it: `main`; a marked line of a trace without frames as `train.py:63`; or nothing."""
+    if place is None:
+        return ""
+    line = f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}" if place.line is not None else ""
+    return place.function or line
+
+
+def key_of(place: Place | None) -> str:
+    """What two places have in common that are one: file and function, of marked lines file and line."""
+    return f"{place.file}:{place.function or place.line or ''}" if place is not None else ""
 
 
 def times(number: float) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from necropsy.finding import Place
+from necropsy.trace.claim import key_of
 from necropsy.trace.collectives import collectives_of, exposed
 from necropsy.trace.fleet import Fleet
 from necropsy.trace.intervals import Cover
@@ -168,7 +169,7 @@ def excess(
     return Cause(bucket, int(more[bucket]), more[bucket] / whole, tuple(places), distinct)
 
 
-def _usual(each: list[Spent]) -> dict[tuple[str, str], float]:
+def _usual(each: list[Spent]) -> dict[str, float]:
     """Mean ns of each function over ranks."""
     keys = set().union(*each) if each else set()
     return {k: float(np.mean([e[k][1] if k in e else 0.0 for e in each])) for k in keys}
@@ -198,15 +199,15 @@ def told_covers(p: Profile) -> dict[str, Cover]:
     return found
 
 
-Spent = dict[tuple[str, str], tuple[Place | None, float]]
+Spent = dict[str, tuple[Place | None, float]]
 
 
 def functions(p: Profile, window: Cover, bucket: str) -> Spent:
-    """(file, function) -> its place and its ns of a bucket within a set of time."""
+    """Function (or marked line) -> its place and its ns of a bucket within a set of time."""
     if bucket == "compute":
         starts = p.rank.kernels["start"]
         sites = p.work_sites(p.rank.kernels, ~p.rank.collective & window.holds(starts))
-        return {(s.place.file, s.place.function): (s.place, float(s.ns)) for s in sites if s.place is not None}
+        return {key_of(s.place): (s.place, float(s.ns)) for s in sites if s.place is not None}
     covers = told_covers(p)
     if bucket in covers:
         return _own_time(p, covers[bucket].overlap(window))
@@ -229,7 +230,7 @@ def _own_time(p: Profile, time: Cover) -> Spent:
     found: Spent = {}
     for site in p.sites(rows, rows, own[rows]):
         if site.place is not None and site.ns > 0:
-            found[site.place.file, site.place.function] = (site.place, float(site.ns))
+            found[key_of(site.place)] = (site.place, float(site.ns))
     return found
 
 

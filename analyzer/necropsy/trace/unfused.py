@@ -9,6 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from necropsy.finding import Place
+from necropsy.trace.claim import key_of
 from necropsy.trace.fusion import Chain, chains, patterns, shapes, spelled
 from necropsy.trace.nesting import nearest
 from necropsy.trace.opwork import opwork_of
@@ -47,7 +48,7 @@ class Unfused(Struct, frozen=True):
     @property
     def where(self) -> str:
         """The function as an event's name has it."""
-        at = f"{self.place.file}:{self.place.function}" if self.place is not None else ""
+        at = key_of(self.place)
         return f"{at}:{self.library}" if self.library else at
 
 

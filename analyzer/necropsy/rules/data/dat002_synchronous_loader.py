@@ -38,7 +38,7 @@ from msgspec import Struct
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Fact, Finding, Fix, Place, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about, in_function, ms, part
+from necropsy.trace.claim import about, in_function, ms, named, part
 
 if TYPE_CHECKING:
     from necropsy.trace.loading import Slow
@@ -77,8 +77,8 @@ def _finding(p: Profile) -> Finding:
     where = ""
     if slow:
         whole = waits(p).total
-        facts["loading is"] = [f"{_named(s.place)} {part(s.ns / whole)}" for s in slow]
-        where = f", mostly in {_named(slow[-1].place)}"
+        facts["loading is"] = [f"{named(s.place)} {part(s.ns / whole)}" for s in slow]
+        where = f", mostly{in_function(slow[-1].place)}"
     elif stacking >= STACKING:
         facts["stacking samples (default_collate)"] = part(stacking)
         where = ", mostly stacking samples"
@@ -96,10 +96,6 @@ def _finding(p: Profile) -> Finding:
     )
 
 
-def _named(place: Place | None) -> str:
-    return place.function if place is not None else ""
-
-
 def _fixes(p: Profile, slow: list[Slow], view: tuple[str, Place | None] | None) -> tuple[Fix, ...]:
     from necropsy.trace.loading import pageable
 
@@ -108,11 +104,11 @@ def _fixes(p: Profile, slow: list[Slow], view: tuple[str, Place | None] | None) 
     fixes = [Fix(f"`DataLoader(..., num_workers=4, persistent_workers=True{pinned})`{copied}; tune the number", "code")]
     if slow:
         or_there = "" if p.cpu_only else ", or do its work on the device"
-        cheaper = f"Make `{_named(slow[-1].place)}` cheaper, or store its results{or_there}"
+        cheaper = f"Make `{named(slow[-1].place)}` cheaper, or store its results{or_there}"
         fixes.append(Fix(cheaper, "code"))
     if view is not None:
         contiguous = (
-            f"Try `.contiguous()` behind `{view[0]}` in `{_named(view[1])}`: "
+            f"Try `.contiguous()` behind `{view[0]}` in `{named(view[1])}`: "
             "stacking samples that are not contiguous copies element by element"
         )
         fixes.append(Fix(contiguous, "code"))

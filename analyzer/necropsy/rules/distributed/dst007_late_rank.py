@@ -43,7 +43,7 @@ from necropsy.evidence.aligned_ranks import AlignedRanks
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about, in_function, ms, part
+from necropsy.trace.claim import about, in_function, ms, named, part
 
 if TYPE_CHECKING:
     from necropsy.trace.fleet import Fleet
@@ -103,7 +103,7 @@ def _fixes(cause: Cause) -> Iterator[Fix]:
     if not cause.distinct:
         yield Fix("Look for other load on this rank's host, and for processes that share its cores (`taskset -p`)")
         return
-    where = f"`{cause.places[0].function}`" if cause.places else "the step"
+    where = f"`{named(cause.places[0])}`" if cause.places else "the step"
     if cause.bucket == "data loading":
         yield Fix("Compare this rank's loader, storage and share of the data with the others'", "investigate")
         yield Fix("Give the DataLoader more workers: `num_workers=...`, `persistent_workers=True`", "code")

@@ -43,7 +43,7 @@ from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about, in_function, ms, part
+from necropsy.trace.claim import about, in_function, key_of, ms, part
 
 if TYPE_CHECKING:
     from necropsy.trace.profile import Profile
@@ -92,7 +92,6 @@ def _finding(p: Profile, c: Class, generated: InductorKernels | None, severity: 
 
     w = opwork_of(p)
     kind = _KINDS[c.kind]
-    where = f"{c.place.file}:{c.place.function}" if c.place is not None else ""
     why = f": for the size {c.bad_size}, no multiple of 8, there are only slow kernels" if c.bad_size else ""
     return about(
         p,
@@ -104,7 +103,7 @@ def _finding(p: Profile, c: Class, generated: InductorKernels | None, severity: 
         basis=w.basis,
         places=places_of(p, generated, c.rows) or [c.place],
         confidence=Confidence.LIKELY if c.bad_size else Confidence.POSSIBLE,
-        event=f"roofline:{c.family}:{c.kind}:{where}@{p.input}",
+        event=f"roofline:{c.family}:{c.kind}:{key_of(c.place)}@{p.input}",
         claims=frozenset(f"kernel:{k}@{p.input}" for k in c.kernels),
         facts={
             "calls": c.calls,

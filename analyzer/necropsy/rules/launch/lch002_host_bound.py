@@ -73,7 +73,8 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 def _finding(p: Profile, late: Late, t: Thresholds) -> Finding:
     loud = late.remaining >= t.remaining and len(p.steps) > 1
     often = f"{p.per_step(late.count):,.0f} launches a {p.step_word} (of {p.per_step(late.launches):,.0f})"
-    where = f", the most{in_function(late.sites[0].place)}" if late.sites else ""
+    first = in_function(late.sites[0].place) if late.sites else ""
+    where = f", the most{first}" if first else ""
     return about(
         p,
         f"The host cannot feed the GPU: before {often} it has run dry and waits {ms(late.ns / max(1, late.count))} on "

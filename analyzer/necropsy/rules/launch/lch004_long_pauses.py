@@ -36,7 +36,7 @@ from msgspec import Struct
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about, ms, part
+from necropsy.trace.claim import about, in_function, ms, named, part
 
 if TYPE_CHECKING:
     from necropsy.trace.bubbles import Bubbles
@@ -84,9 +84,9 @@ def _finding(p: Profile, b: Bubbles) -> Finding:
 def _cause(b: Bubbles) -> str:
     if b.place is None:
         return f"the host is in {b.doing}"
-    return (
-        f"the host is in {b.doing}, called by {b.place.function}" if b.doing else f"the host is in {b.place.function}"
-    )
+    if b.doing:
+        return f"the host is in {b.doing}, called {'by' if b.place.function else 'at'} {named(b.place)}"
+    return f"the host is{in_function(b.place)}"
 
 
 _FIXES = (

@@ -118,7 +118,7 @@ def _slow(p: Profile, slow: Slow) -> Iterator[Finding]:
     listed = f"Step {numbers[0]} takes" if one else f"{len(numbers)} of {len(p.steps)} steps take up to"
     times = f"{longest / slow.usual:.1f} times the usual {ms(slow.usual)}"
     extra = f"{ms(slow.excess[slow.main] / len(numbers))} more {_said(slow.main)}"
-    where = f", most of it{in_function(place)}" if place is not None and place.function else ""
+    where = f", most of it{in_function(place)}" if place is not None else ""
     own = sum(max(0, slow.excess[b]) for b in _OWN)
     yield about(
         p,

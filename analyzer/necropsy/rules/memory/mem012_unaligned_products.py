@@ -36,7 +36,7 @@ from msgspec import Struct
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about, in_function, ms, part
+from necropsy.trace.claim import about, in_function, key_of, ms, part
 
 if TYPE_CHECKING:
     from necropsy.trace.alignment import OddSite
@@ -93,8 +93,7 @@ def _finding(p: Profile, odd: OddSite) -> Finding:
 
 def _claims(p: Profile, odd: OddSite) -> frozenset[str]:
     """That these kernels are slow (KRN017), and that one of them dominates (KRN020), has this cause."""
-    place = odd.site.place
-    where = f"{place.file}:{place.function}" if place is not None else ""
+    where = key_of(odd.site.place)
     kind = {"float16": "half"}.get(odd.products[0].dtype, odd.products[0].dtype)
     return frozenset({f"roofline:matmul:{kind}:{where}@{p.input}", *(f"kernel:{k}@{p.input}" for k in odd.names)})
 

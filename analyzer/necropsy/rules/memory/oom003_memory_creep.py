@@ -39,7 +39,7 @@ from msgspec import Struct
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
-from necropsy.trace.claim import about
+from necropsy.trace.claim import about, in_function, named
 from necropsy.units import human_bytes, percent
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def _finding(p: Profile, curve: Curve, found: Growth) -> Finding:
     first = made[0].place if made else None
     where = ""
     if first is not None and kept:
-        where = f", {percent(made[0].ns / kept)} of it made in {first.function}"
-        if back and back[0].function != first.function:
-            where += f" and still held behind the backward pass that {back[0].function} runs"
+        where = f", {percent(made[0].ns / kept)} of it made{in_function(first)}"
+        if back and named(back[0]) != named(first):
+            where += f" and still held behind the backward pass that {named(back[0])} runs"
     then = f"; at this rate the GPU is full after {found.until:,} more steps" if found.until else ""
     return about(
         p,
@@ -87,7 +87,7 @@ def _finding(p: Profile, curve: Curve, found: Growth) -> Finding:
         facts={
             "steps that grow": len(p.steps),
             "in use at the end": human_bytes(found.last),
-            "kept, by function": [f"{s.place.function if s.place else '?'}: {percent(s.ns / kept)}" for s in made[:3]],
+            "kept, by function": [f"{named(s.place) or '?'}: {percent(s.ns / kept)}" for s in made[:3]],
         },
         fixes=(
             Fix("Store numbers, not tensors with graphs: `history.append(loss.detach())`", "code"),
