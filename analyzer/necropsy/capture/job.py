@@ -45,12 +45,16 @@ def run(
     environment: Mapping[str, str],
     folder: Path,
     tick: Callable[[bool], None] | None = None,
+    out: tuple[int, int] = (1, 2),
 ) -> Ended:
-    """Run `command`, keep its output in `folder`. `tick` is called now and then: may a line be printed now?"""
+    """Run `command`, keep its output in `folder`. `tick` is called now and then: may a line be printed now?
+
+    `out` are the file descriptors that its stdout and stderr are passed on to.
+    """
     began = time.time()
     keep = Keep(folder)
     canary = Canary()
-    streams = channels(keep)
+    streams = channels(keep, *out)
     try:
         with _Signals() as signals:
             try:

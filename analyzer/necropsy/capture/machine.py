@@ -48,6 +48,17 @@ def ncu() -> tuple[str, str] | None:
     return path, version[1] if version else ""
 
 
+def ncu_sections(tool: str) -> tuple[str, ...]:
+    """Identifiers of the sections that this Nsight Compute has; none where it does not tell."""
+    text = _asked(tool, "--list-sections") or ""
+    return tuple(dict.fromkeys(m[1] for m in re.finditer(r"^(\w+)\s{2,}\S", text, re.MULTILINE)))
+
+
+def ncu_filters_configurations(tool: str) -> bool:
+    """Whether it can count launches by configuration (`--filter-mode`, since 2023)."""
+    return "per-launch-config" in (_asked(tool, "--help") or "")
+
+
 def counters_permitted() -> bool | None:
     """Whether this user may read performance counters; None where the driver does not say."""
     try:

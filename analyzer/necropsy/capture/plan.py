@@ -1,7 +1,7 @@
 """A question about a job -> what to collect, with which environment, in how many runs.
 
-A `Pass` is one run of the command. Today there is the run itself and, if asked for, one that repeats a failure with
-`CUDA_LAUNCH_BLOCKING=1`; a run under `ncu` will be another one, with a `prefix` before the command.
+A `Pass` is one run of the command: the run itself; if asked for, one that repeats a failure with
+`CUDA_LAUNCH_BLOCKING=1`; and one under Nsight Compute, for the kernels that the first one showed to matter.
 """
 
 from __future__ import annotations
@@ -74,20 +74,22 @@ QUESTIONS: Final = (
     ),
     Question("memory", ("memory", "profiler", "marks"), {"profile_memory": True}),
     Question("tensorrt", ("tensorrt", "logs", "profiler", "marks")),
+    # A job of a few launches is over before its steps could be counted: it is recorded from the import of torch on.
+    Question("kernels", ("profiler", "marks", "ncu"), {"early": True}),
 )
 
 
 class Pass(Struct, frozen=True):
-    """One run of the command: its folder below the run folder ("" for the first), and what is special about it."""
+    """One run of the command: its folder below the run folder ("" for the first), and variables of its own."""
 
     name: str
     folder: str = ""
-    prefix: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 # `attempt-1` is how readers of logs know a second try; the first has number 0.
-BLOCKING: Final = Pass("blocking", "attempt-1", (), {"CUDA_LAUNCH_BLOCKING": "1"})
+BLOCKING: Final = Pass("blocking", "attempt-1", {"CUDA_LAUNCH_BLOCKING": "1"})
+COUNTERS: Final = Pass("ncu", "ncu")
 
 
 class Plan(Struct, frozen=True):
@@ -135,10 +137,22 @@ def _python_path(before: str) -> str:
     return os.pathsep.join([str(BOOTSTRAP), *rest])
 
 
+def counters_settings(folder: str, first: int | None, steps: int) -> str:
+    """Settings of the run under Nsight Compute: lines as NVTX ranges, in `steps` steps from `first` (None: always)."""
+    options: dict[str, Any] = {"nvtx": True}
+    if first is None:
+        return _written(folder, ("marks",), options)
+    return _written(folder, ("marks", COUNTERS.name), {**options, "first": first, "window": steps})
+
+
 def _settings(folder: str, chosen: Sequence[str], options: Mapping[str, Any]) -> str:
-    names = [name for name in chosen if name != "nvtx"]
+    names = [name for name in chosen if name not in ("nvtx", COUNTERS.name)]
     if "nvtx" in chosen:
         options = {**options, "nvtx": True}
         names += [] if "marks" in names else ["marks"]
+    return _written(folder, names, options)
+
+
+def _written(folder: str, names: Sequence[str], options: Mapping[str, Any]) -> str:
     awaited = {c.name: list(c.awaits) for c in collectors() if c.name in names}
     return json.dumps({"folder": folder, "collect": awaited, **options}, separators=(",", ":"))

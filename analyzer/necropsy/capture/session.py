@@ -11,7 +11,7 @@ from typing import IO, Final
 
 from necropsy.capture import folder as runs
 from necropsy.capture import job
-from necropsy.capture.plan import BLOCKING, SETTINGS, Plan
+from necropsy.capture.plan import BLOCKING, COUNTERS, SETTINGS, Plan, counters_settings
 from necropsy.capture.progress import Progress
 from necropsy.units import human_bytes
 
@@ -23,6 +23,7 @@ class Session:
 
     def __init__(self, plan: Plan) -> None:
         self.folder = Path(plan.folder)
+        self.collects = plan.collect
         self._plan = plan
         self._environment = {**os.environ, **plan.variables}
         self._manifest = runs.Manifest(plan, self._environment)
@@ -60,6 +61,38 @@ class Session:
         environment = {**os.environ, **BLOCKING.variables}
         environment.pop(SETTINGS, None)
         return environment
+
+    def count(self) -> str:
+        """Run the command under Nsight Compute, its output kept apart; gives what went wrong, or ""."""
+        from necropsy.capture import counters, machine
+
+        tool = machine.ncu()
+        if tool is None:
+            return "ncu is not there any more"
+        choice = counters.choose(self.folder)
+        if choice is None:
+            return "the run shows no kernels on a GPU of NVIDIA's: nothing is profiled"
+        where = self.folder / COUNTERS.folder
+        where.mkdir(exist_ok=True)
+        what = f"{len(choice.functions)} functions" if choice.functions else f"the first {choice.launches} launches"
+        self._progress.say(f"once more, under ncu, for the counters of {what}")
+        before = counters.command(
+            tool[0], choice, where, machine.ncu_sections(tool[0]), machine.ncu_filters_configurations(tool[0])
+        )
+        environment = {**self._environment, SETTINGS: counters_settings(str(where), choice.first, counters.STEPS)}
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            ended = job.run([*before, *self._plan.command], environment, where, None, (nowhere, nowhere))
+        finally:
+            os.close(nowhere)
+        self._manifest.ended(COUNTERS.name, COUNTERS.folder, ended)
+        if not (where / counters.REPORT).exists():
+            return (
+                counters.trouble(where) or ended.trouble or f"ncu ended with status {ended.status} and wrote no report"
+            )
+        for path in where.glob("output.log*"):
+            path.unlink()  # what the first run printed, once more
+        return ""
 
     def close(self) -> None:
         """Compress traces, look at the GPU, complete the manifest."""

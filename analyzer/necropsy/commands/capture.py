@@ -24,14 +24,16 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", show
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder; default: run-DATE-TIME.")]
 Why = Annotated[
     str,
-    typer.Option("--why", metavar="QUESTION", help="What you want to know: slow, crash, compile, memory or tensorrt."),
+    typer.Option(
+        "--why", metavar="QUESTION", help="What you want to know: slow, crash, compile, memory, tensorrt or kernels."
+    ),
 ]
 Collect = Annotated[
     str,
     typer.Option(
         "--collect",
         metavar="NAMES",
-        help="Collect just these: logs, trace, profiler, marks, memory, nccl, nvtx, tensorrt.",
+        help="Collect just these: logs, trace, profiler, marks, memory, nccl, ncu, nvtx, tensorrt.",
     ),
 ]
 Skip = Annotated[
@@ -100,6 +102,9 @@ def command(
 
         emit(exports(made) if print_env else dry(made))
         return 0
+    if "ncu" in made.collect and (missing := _without_ncu()):
+        complain(missing)
+        return 2
     try:
         runs.make(where)
     except runs.FolderError as error:
@@ -108,6 +113,20 @@ def command(
     if number is not None:
         complain(f"this is one of several tasks; necropsy analyze {os.path.relpath(whole)} reads them together.")
     return _capture(made, rerun=rerun, save=save and number is None, report=report and number is None)
+
+
+def _without_ncu() -> str:
+    """Why a second run under Nsight Compute would be in vain, known before the first one; "" if nothing is."""
+    from necropsy.capture import machine
+
+    if machine.ncu() is None:
+        return "ncu is not on the path, so kernels cannot be profiled: install the CUDA toolkit, or use --why slow."
+    if machine.counters_permitted() is False:
+        return (
+            "this user may not read the GPU's counters, so kernels cannot be profiled: run as root, or see "
+            "necropsy doctor; --why slow needs no counters."
+        )
+    return ""
 
 
 def _capture(made: Plan, *, rerun: bool, save: bool, report: bool) -> int:
@@ -139,6 +158,8 @@ def _afterwards(session: Any, ended: Ended, *, rerun: bool, save: bool, report: 
                 "a CUDA error was reported later than it happened; add --rerun to run the command once more with "
                 "CUDA_LAUNCH_BLOCKING=1, which names the line."
             )
+    if "ncu" in session.collects and not ended.status and (trouble := session.count()):
+        complain(f"no counters: {trouble}.")
     session.close()
     name = os.path.relpath(session.folder)
     complain(session.summary(ended, name))

@@ -26,6 +26,7 @@ NAME: Final = "capture_run"
 TITLE: Final = "Manifests of `necropsy capture`"
 PRIORITY: Final = 130
 SAMPLES: Final = ('{\n "schema": "necropsy-capture/1",\n "necropsy": "0.1",\n "command": ["python", "train.py"]}',)
+_PROFILED: Final = "ncu"  # the run under Nsight Compute; how that ends says nothing about the job
 _STOPS: Final = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hangup"}
 
 
@@ -71,7 +72,7 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
             seq=seq,
             attempt=number,
         )
-        if isinstance(status, int) and status:
+        if isinstance(status, int) and status and run.get("name") != _PROFILED:
             yield _end(found, status, {"origin": origin, "seq": seq, "attempt": number})
 
 

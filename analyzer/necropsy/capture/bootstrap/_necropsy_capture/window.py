@@ -47,15 +47,21 @@ class Window:
         self._began = 0.0
         self._busy = 0.0
         self._frames = False
+        self.early = False  # recording what comes before the steps, to be given up for them
         self._clock = 0
         self._look: Any = None
         self.discarded = 0
         self._unregister: Callable[[], None] | None = None
         self._termination = Termination(process)
 
-    def begin(self, step: int, *, warm: bool = True, frames: bool = True) -> None:
-        """Start with the step of that number, which is about to begin; `frames`: with Python's frames."""
-        self._frames = frames
+    def begin(self, step: int, *, warm: bool = True, frames: bool = True, early: bool = False) -> None:
+        """Start with the step of that number, which is about to begin; `frames`: with Python's frames.
+
+        An `early` recording is given up when another one begins, and when it has lasted too long.
+        """
+        if self.early and self.state == "recording":
+            self._give_up("steps begin")
+        self._frames, self.early = frames, early
         free = os.statvfs(self._process.folder)
         if free.f_bavail * free.f_frsize < FREE_BYTES:
             self._process.note("profiler", "refused", why="less than 2 GiB are free on the run folder's disk")
@@ -75,7 +81,7 @@ class Window:
         if self.state == "warming":
             self._prof.step()
             self._recording(step)
-        elif self.state == "recording":
+        elif self.state == "recording" and not self.early:
             self._done += 1
             self._steady = 0 if self._compiles else self._steady + 1
             self._compiles = False
@@ -137,7 +143,10 @@ class Window:
         if capturing():
             self._look = later.Watch(LOOK, self._too_long, self._bound)
             return
-        self.end(f"a bound of {MOST_SECONDS:g} s, or of {MOST_BUSY:g} s of Python")
+        if self.early:
+            self._give_up(f"{MOST_SECONDS:g} s without steps")
+        else:
+            self.end(f"a bound of {MOST_SECONDS:g} s, or of {MOST_BUSY:g} s of Python")
 
     def _compiling(self) -> None:
         """The compiler begins: keep what there is, go on without frames, or wait for steps to come."""
@@ -150,13 +159,17 @@ class Window:
             self._discard()
 
     def _discard(self) -> None:
-        self.state = "new"
         self.discarded += 1
+        self._give_up("the compiler began to compile in the first step")
+
+    def _give_up(self, why: str) -> None:
+        """Throw away what is being recorded; another recording may begin."""
+        self.state, self.early = "new", False
         self._let_go()
         _stop(self._prof)
         self._prof = None
         self._termination.disarm()
-        self._process.note("profiler", "discarded", why="the compiler began to compile in the first step")
+        self._process.note("profiler", "discarded", why=why)
 
     def _write(self, result: Any, why: str, lasted: float) -> None:
         began = time.monotonic()
@@ -199,8 +212,10 @@ def _profile(process: Process, frames: bool) -> Any:
     activities = [activity.CPU]
     for device, name in (("cuda", "CUDA"), ("xpu", "XPU")):
         module = getattr(torch, device, None)
-        # A context is never made for it, and a CPU job on a machine with a GPU is not slowed down.
-        if module is not None and hasattr(activity, name) and module.is_initialized():
+        # A context is never made for it, and a CPU job on a machine with a GPU is not slowed down. An early recording
+        # is of a job that is expected to use the device, and begins before it does.
+        used = module is not None and (module.is_initialized() or (process.option("early", False) and _there(module)))
+        if used and hasattr(activity, name):
             activities.append(getattr(activity, name))
     return profiler.profile(
         activities=activities,
@@ -210,6 +225,10 @@ def _profile(process: Process, frames: bool) -> Any:
         schedule=lambda step: profiler.ProfilerAction.WARMUP,
         **keeps,
     )
+
+
+def _there(module: Any) -> bool:
+    return bool(module.is_available())
 
 
 def _stop(prof: Any) -> Any:

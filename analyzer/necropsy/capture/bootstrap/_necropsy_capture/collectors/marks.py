@@ -76,7 +76,7 @@ def start(process: Process) -> None:
     marks = Marks(process)
     os.register_at_fork(after_in_child=marks.forked)
     process.at_exit("marks", marks.stop)
-    if process.option("nvtx", False) and not {"profiler", "trace"} & set(process.collect):
+    if process.option("nvtx", False) and not {"profiler", "trace", "ncu"} & set(process.collect):
         marks.start_nvtx()
         return
     process.on("recording", marks.start)

@@ -44,13 +44,15 @@ class Recorder:
         self._steps.watch()
         if self._skip < 0:
             self._do(lambda: self._window.begin(0, warm=False))
-        else:
-            later.after(PATIENCE, self._without_steps)
+            return
+        later.after(PATIENCE, self._without_steps)
+        if self._process.option("early", False):
+            self._do(lambda: self._window.begin(0, warm=False, frames=False, early=True))
 
     def _boundary(self, step: int) -> None:
         if capturing():
             return
-        if self._window.state == "new":
+        if self._window.state == "new" or self._window.early:
             settled = self._settled()
             if step >= self._skip and (settled or not self._wait or step >= self._skip + MOST_WAIT):
                 self._do(lambda: self._window.begin(step, frames=settled and self._window.discarded < MOST_DISCARDED))
