@@ -9,7 +9,7 @@ from necropsy_parsers.records import Record
 
 # A training or evaluation step was reported: bars (`12/391 [00:41<21:33`), step and loss counters.
 PROGRESS: Final = re.compile(
-    r"\d+/\d+ \[\d+:\d\d|\d+%\|.*\|"
+    r"\d(?<!\d\d)\d*(?:/\d+ \[\d+:\d\d|%\|.*\|)"  # from a number's first digit: thousands of digits are no thousand starts
     r"|\b(?:step|iter(?:ation)?|epoch|batch|update)s?\b\W{0,3}\[?\d+"
     r"|\b(?:loss|lr|learning_rate|grad_norm|ppl|acc(?:uracy)?|throughput|tokens/s(?:ec)?|it/s|s/it)\W{1,4}-?\d",
     re.IGNORECASE,
