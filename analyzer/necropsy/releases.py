@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from necropsy_parsers.messages.setting import Setting
+from necropsy_parsers.numbers import natural
 
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 
@@ -16,5 +17,5 @@ def torch_release(settings: Iterable[Setting]) -> tuple[int, int] | None:
     found = None
     for setting in settings:
         if setting.name == "torch" and (m := _RELEASE.match(setting.value)) is not None:
-            found = (int(m[1]), int(m[2]))
+            found = (natural(m[1]), natural(m[2]))
     return found

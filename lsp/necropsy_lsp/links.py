@@ -15,6 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
+
 from necropsy.provenance.files import SKIP
 from necropsy_lsp.mapping import find_source
 
@@ -50,7 +52,7 @@ def references(line: str) -> Iterator[Reference]:
         start = line.rfind(quote, lowest, tail.start()) + 1 if quote else _start(line, lowest, tail.start())
         if lowest <= start < tail.start() and not (quote and start == 0):
             file = line[start : tail.end("extension")]
-            yield Reference(start, tail.end(), file, int(tail["quoted"] or tail["colon"] or tail["paren"]))
+            yield Reference(start, tail.end(), file, natural(tail["quoted"] or tail["colon"] or tail["paren"]))
         past = tail.end()
 
 

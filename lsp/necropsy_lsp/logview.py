@@ -14,6 +14,8 @@ from lsprotocol import types
 from msgspec import Struct, field
 from pygls.workspace import PositionCodec
 
+from necropsy_parsers.numbers import natural
+
 from necropsy_lsp.analysis import ReportedFinding, Run, WholeReport
 from necropsy_lsp.stored import Anchor
 from necropsy_lsp.text import split_lines
@@ -87,7 +89,7 @@ class Marks(Struct):
                 first, _ = self.compiles.get(found[1], (number, number))
                 self.compiles[found[1]] = (first, number)
             if found := _RANK.search(line):
-                self.ranks.setdefault(int(found[1] or found[2] or found[3]), number)
+                self.ranks.setdefault(natural(found[1] or found[2] or found[3]), number)
 
 
 def marks_of(

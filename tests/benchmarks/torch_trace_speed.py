@@ -71,20 +71,20 @@ def main() -> None:
         path, empty = Path(folder) / "dedicated_log_torch_trace.log", Path(folder) / "empty.log"
         megabytes = write(base, path, options.size * 10**6)
         empty.write_bytes(HEAD)
-        own, other = [], []
+        starts, runs, begins, wholes = [], [], [], []
         for _ in range(options.runs):
-            start, run = measured(ANALYZE, str(empty)), measured(ANALYZE, str(path))
-            own.append((run.cpu - start.cpu, start.cpu, run))
+            starts.append(measured(ANALYZE, str(empty)).cpu)
+            runs.append(measured(ANALYZE, str(path)))
             if options.tlparse:
-                begin = of_tlparse(options.tlparse, empty, Path(folder) / "a")
-                other.append((of_tlparse(options.tlparse, path, Path(folder) / "b") - begin, begin))
-        rest, began, run = min(own, key=lambda o: o[0])
-        rest = max(1e-3, rest)
+                begins.append(of_tlparse(options.tlparse, empty, Path(folder) / "a"))
+                wholes.append(of_tlparse(options.tlparse, path, Path(folder) / "b"))
+        run = min(runs, key=lambda r: r.cpu)
+        own = max(1e-3, run.cpu - min(starts))
         print(f"{megabytes:.0f} MB, {run.result} findings, least of {options.runs}")
-        print(f"necropsy  {rest:6.2f} s after a start-up of {began:.2f} s; peak {run.peak / 1e6:.0f} MB")
-        if other:
-            least, began = min(other)
-            print(f"tlparse   {least:6.2f} s after a start-up of {began:.2f} s; {least / rest:.1f}x")
+        print(f"necropsy  {own:6.2f} s after a start-up of {min(starts):.2f} s; peak {run.peak / 1e6:.0f} MB")
+        if wholes:
+            other = min(wholes) - min(begins)
+            print(f"tlparse   {other:6.2f} s after a start-up of {min(begins):.2f} s; {other / own:.1f}x")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 
@@ -29,7 +30,7 @@ def plain_function(name: str) -> str:
 def resumed_at(name: str) -> int | None:
     """The line of the graph break behind which a function goes on, or None for a whole function."""
     m = _RESUMED.match(name)
-    return None if m is None else int(m["line"])
+    return None if m is None else natural(m["line"])
 
 
 def claimed_frame(frames: Sequence[Frame]) -> Frame | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 from necropsy_parsers.text.guard_failure import GuardFailure
@@ -91,10 +92,10 @@ _RANGE: Final = lazily(r"^-?\d+ <=? _ <=? (?P<high>-?\d+)$")
 
 def bound_place(failure: GuardFailure | None, now: str, known: Iterable[str]) -> Place | None:
     """The line behind the upper bound of a range that a size has passed, where the log tells both."""
-    if failure is None or failure.guard.operator != "in range" or not now.isdigit():
+    if failure is None or failure.guard.operator != "in range" or not now.isdecimal():
         return None
     bounds, second = _RANGE.match(failure.guard.expected), _SECOND.search(failure.note)
-    if bounds is None or second is None or int(now) <= int(bounds["high"]):
+    if bounds is None or second is None or natural(now) <= natural(bounds["high"]):
         return None
-    frame = Frame(second["file"], int(second["line"]), second["function"], second["text"].strip())
+    frame = Frame(second["file"], natural(second["line"]), second["function"], second["text"].strip())
     return guard_place(GuardFailure("", comment=frame), known)

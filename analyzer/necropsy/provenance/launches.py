@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 
 from necropsy.finding import Place
@@ -70,7 +71,7 @@ def _marked(ranges: Sequence[NvtxRange]) -> Place | None:
     """The innermost range that is a line: the last one pushed."""
     for r in reversed(ranges):
         if (m := _MARK.match(r.name)) is not None and not is_library(file := m["marked"] or m["file"]):
-            return Place(file, int(m["line"]), function=m["function"] or "", how=MARK)
+            return Place(file, natural(m["line"]), function=m["function"] or "", how=MARK)
     return None
 
 

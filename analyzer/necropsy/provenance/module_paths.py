@@ -18,6 +18,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
+
 _OPERATION: Final = re.compile(r"(?P<type>[A-Z][A-Za-z0-9]*)(?:_(?P<number>\d+))?")
 _PARAMETER: Final = re.compile(
     r"(?P<path>[A-Za-z_]\w*(?:\.\w+)*)\.(?P<what>weight|bias|running_mean|running_var|in_proj_weight|in_proj_bias"
@@ -63,7 +65,7 @@ def module_path(name: str) -> ModulePath | None:
     operation = _OPERATION.fullmatch(last)
     if operation is None or any(_MODULE.fullmatch(s) is None for s in scopes):
         return None
-    return ModulePath(_plain(scopes), operation["type"], int(operation["number"] or 0))
+    return ModulePath(_plain(scopes), operation["type"], natural(operation["number"] or "0"))
 
 
 def _plain(scopes: Iterable[str]) -> tuple[str, ...]:
@@ -80,7 +82,7 @@ def _plain(scopes: Iterable[str]) -> tuple[str, ...]:
 def without_call(part: str) -> tuple[str, int] | None:
     """`qkv_1` as the second call of `qkv`; None of a name without number."""
     m = re.fullmatch(r"(.*[^_])_(\d+)", part)
-    return (m[1], int(m[2])) if m else None
+    return (m[1], natural(m[2])) if m else None
 
 
 def common(paths: Iterable[ModulePath]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from necropsy_parsers.grammars.guard import Guard
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.side_effect import SideEffect
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import Origin
 from necropsy_parsers.text.guard_failure import GuardFailure
 
@@ -73,7 +74,7 @@ class Story(Struct, dict=True):
             bool(row.file) and is_library(row.file),
             failure is not None and failure.guard.source.startswith("___stack"),
             resumed_at(row.function) is not None,
-            int(number) if number.isdigit() else 1 << 30,
+            natural(number) if number.isdecimal() else 1 << 30,
             row.seq,
         )
 
@@ -271,7 +272,7 @@ def _keys(row: Row, known: frozenset[str]) -> Iterator[Hashable]:
         yield ("frame", frame_id, subject, row.function) if row.function else ("frame", frame_id, subject)
         if row.function:
             yield ("frame", frame_id, subject)
-    if guard.kind == "size" and guard.expected.isdigit() and guard.actual.isdigit():
+    if guard.kind == "size" and guard.expected.isdecimal() and guard.actual.isdecimal():
         yield ("size", guard.dim, guard.expected, guard.actual)
     elif guard.kind in _MODES:
         yield (guard.kind, guard.expected, guard.actual)

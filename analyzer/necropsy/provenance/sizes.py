@@ -18,6 +18,7 @@ from necropsy_parsers.grammars.guard import Guard, shown
 from necropsy_parsers.grammars.symbolic import asked
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
 from necropsy_parsers.messages.symbolic_shape import SymbolicShape
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame
 from necropsy_parsers.tallies.input_guards import InputGuard
@@ -78,7 +79,7 @@ class SizeLines(Struct, dict=True):
         for row in self.shapes:
             if row.kind == "symbol" and row.origin.compile_id:
                 m = _SIZE.match(row.source)
-                named = (shown(m["source"]), int(m["dim"])) if m else (shown(row.source), None)
+                named = (shown(m["source"]), natural(m["dim"])) if m else (shown(row.source), None)
                 found.setdefault((*_frame_of(row), *named), []).append(row)
         return found
 

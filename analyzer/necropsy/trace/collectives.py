@@ -6,6 +6,7 @@ traces only the kernel's name tells what it does.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -233,5 +234,6 @@ def _of_range(p: Profile, key: dict[str, int]) -> Signature:
 
 def _elements(dims: Any) -> int:
     if isinstance(dims, list) and dims and all(isinstance(d, int) for d in dims):
-        return int(np.prod(dims, dtype=np.int64))
+        product = math.prod(dims)
+        return product if 0 <= product < 1 << 62 else 0  # as no tensor has
     return sum(_elements(d) for d in dims) if isinstance(dims, list) else 0

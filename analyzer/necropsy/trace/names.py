@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.trace.marks import place_of
 
 from necropsy.provenance.frames import is_library
@@ -66,7 +67,7 @@ def parsed(name: str) -> FrameName:
     if m is None:
         return FrameName("builtin", function=name)
     file = m["file"]
-    return FrameName(_kind(file), file, int(m["line"]), m["function"].strip())
+    return FrameName(_kind(file), file, natural(m["line"]), m["function"].strip())
 
 
 def _kind(file: str) -> str:

@@ -34,6 +34,7 @@ from necropsy_parsers.flight import (
     status_of,
 )
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 from necropsy_parsers.safepickle import DAMAGED, MAX_BYTES, RefusedPickle, load
 
@@ -219,4 +220,4 @@ def _rank(name: str, groups: tuple[FlightGroup, ...], sends: list[tuple[int, Fli
 def _rank_in(name: str) -> int | None:
     file = PurePath(name.replace("\\", "/").rsplit("!", 1)[-1]).name
     found = _END.search(file) or _WORD.search(name)
-    return int(found[1]) if found else None
+    return natural(found[1]) if found else None

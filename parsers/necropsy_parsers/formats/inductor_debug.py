@@ -22,6 +22,7 @@ from necropsy_parsers.inductor.graph import read_graph
 from necropsy_parsers.inductor.records import GeneratedCode, GraphLines, KernelNodes
 from necropsy_parsers.inductor.stacks import read_mappings
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import Anchor, Frame, Record
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _lines(text: str) -> tuple[Frame, ...]:
     found: dict[tuple[str, int | None], Frame] = {}
     for m in _LINE.finditer(text):
         if len(found) < MAX_NAMES:
-            frame = Frame(m["file"], int(m["line"]), (m["function"] or "").strip(), m["code"].strip())
+            frame = Frame(m["file"], natural(m["line"]), (m["function"] or "").strip(), m["code"].strip())
             found.setdefault((frame.file, frame.line), frame)
     return tuple(found.values())
 

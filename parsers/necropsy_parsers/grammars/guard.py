@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
+
 if TYPE_CHECKING:
     from lark import Lark, Tree
 
@@ -166,7 +168,7 @@ def _tensor(raw: str, m: re.Match[str]) -> Guard:
     if m["device"]:
         return Guard(raw, "device", name, None, "==", m["was"], m["now"])
     kind = "keyset" if m["kind"] == _KEYSET else m["kind"]
-    dim = int(m["dim"]) if m["dim"] else None
+    dim = natural(m["dim"]) if m["dim"] else None
     return Guard(raw, kind, name, dim, "==", m["expected"].strip(), m["actual"].strip())
 
 
@@ -264,7 +266,7 @@ class _Reader:
             method = _child(called, "member")
             if method is not None and str(method.children[-1]) in ("size", "stride"):
                 index = self.text(left)[len(self.text(called)) :].strip("[] ")
-                kind, dim = str(method.children[-1]), int(index) if index.isdigit() else None
+                kind, dim = str(method.children[-1]), natural(index) if index.isdecimal() else None
                 return self.made(kind, self.text(_node(method)), operator, shown(expected), dim)
             return self.keys(left, expected)
         if left.data == "called":
@@ -286,7 +288,7 @@ class _Reader:
             return self.made("size", left, operator, expected)
         ((whole, m),) = sizes.items()
         term = re.sub(r"^\((.*)\)$", r"\1", text.replace(whole, "_"))
-        return Guard(self.raw, "size", shown(m["source"]), int(m["dim"]), operator, expected, term=term)
+        return Guard(self.raw, "size", shown(m["source"]), natural(m["dim"]), operator, expected, term=term)
 
     def call_compared(self, call: Node, operator: str, expected: str) -> Guard:
         """`len(x) == 2`, `list(d.keys()) == ['a']`, `str(x.dtype) == 'torch.float32'`."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from necropsy_parsers.grammars.guard import grammar
+from necropsy_parsers.numbers import natural
 
 if TYPE_CHECKING:
     from necropsy_parsers.grammars.guard import Node
@@ -98,7 +99,7 @@ def _access(raw: str, node: Node) -> Access:
     ranges: dict[str, int | None] = {}
     for pair in _kids(braces):
         variable, length = _kids(pair)
-        ranges[_text(raw, variable)] = int(t) if (t := _text(raw, length)).isdigit() else None
+        ranges[_text(raw, variable)] = natural(t) if (t := _text(raw, length)).isdecimal() else None
     found = Access(_text(raw, name).strip("'\""), ranges)
     _add(raw, index, 1, found)
     return found
@@ -107,8 +108,8 @@ def _access(raw: str, node: Node) -> Access:
 def _add(raw: str, node: Node, times: int, found: Access) -> None:
     """Adds a sum's terms, each a number times a variable; anything else makes the index odd."""
     text = _text(raw, node)
-    if node.data == "number" and text.isdigit():
-        found.offset += times * int(text)
+    if node.data == "number" and text.isdecimal():
+        found.offset += times * natural(text)
     elif node.data == "name" and text in found.ranges:
         found.terms[text] = found.terms.get(text, 0) + times
     elif node.data == "signed":
@@ -129,8 +130,8 @@ def _add_operation(raw: str, node: Node, times: int, found: Access) -> None:
             _add(raw, kid, -times if sign == "-" else times, found)
         return
     number = _text(raw, kids[0])
-    if signs == ["*"] and number.lstrip("-").isdigit():
-        _add(raw, kids[1], times * int(number), found)
+    if signs == ["*"] and number.lstrip("-").isdecimal():
+        _add(raw, kids[1], times * natural(number), found)
     else:
         found.odd = True
 

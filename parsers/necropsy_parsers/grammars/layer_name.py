@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
+
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
@@ -146,7 +148,7 @@ def _reformat(raw: str, m: re.Match[str]) -> LayerName:
         tensor = m["tensor"]
         return LayerName(raw, "reformat", (), tensor, f"network {m['network'].lower()}")
     target = m["layer"] or m["old"]
-    side, index = (m["side"] or m["way"]).lower(), int(m["index"] or m["number"])
+    side, index = (m["side"] or m["way"]).lower(), natural(m["index"] or m["number"])
     return LayerName(raw, "reformat", parse(target).parts, target, side, index)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from necropsy_parsers.grammars.guard import grammar
+from necropsy_parsers.numbers import natural
 
 if TYPE_CHECKING:
     from necropsy_parsers.grammars.guard import Node
@@ -195,7 +196,7 @@ def _size(raw: str, node: Node) -> str | None:
 
 def _number(raw: str, node: Node) -> int | None:
     text = _text(raw, node)
-    return int(text) if node.data in ("number", "signed") and text.lstrip("-").isdigit() else None
+    return natural(text) if node.data in ("number", "signed") and text.lstrip("-").isdecimal() else None
 
 
 def _bare(node: Node) -> Node:

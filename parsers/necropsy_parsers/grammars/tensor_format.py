@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
+
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
@@ -100,7 +102,7 @@ def parse(text: str, dtype: str = "") -> TensorFormat:
         return _headed(raw, headed, dtype)
     if (m := _PLAIN.fullmatch(raw)) is not None and dtype_of(m["type"]):  # by far the most in a log
         pairs = [part.partition(":") for part in m["strides"].split(",")] if m["strides"] else []
-        return _strided(raw, dtype_of(m["type"]), [(a, int(b or 1)) for a, _, b in pairs])
+        return _strided(raw, dtype_of(m["type"]), [(a, natural(b or "1")) for a, _, b in pairs])
     loose = _TYPE.search(raw)
     fallback = TensorFormat(raw[:MAX_LENGTH], known or (dtype_of(loose[1]) if loose else ""))
     if _DYNAMIC.search(raw):
@@ -122,7 +124,7 @@ def _headed(raw: str, headed: re.Match[str], dtype: str) -> TensorFormat:
     vector = re.fullmatch(r"NC/(\d+)D?HW\d+", kind)
     layout = told.layout or (f"CHW{vector[1]}" if vector else _KINDS.get(kind, ""))
     return TensorFormat(
-        raw, told.dtype or dtype_of(dtype), layout, int(vector[1]) if vector else told.pack, told.strides
+        raw, told.dtype or dtype_of(dtype), layout, natural(vector[1]) if vector else told.pack, told.strides
     )
 
 
@@ -144,16 +146,16 @@ def _read(raw: str, tree: Tree[Token], known: str) -> TensorFormat:
     kind = next(str(t.data) for t in cast("list[Tree[Token]]", [c for c in tree.children if hasattr(c, "data")]))
     conditions = " ".join(str(t) for t in tokens if t.type == "CONDITION")
     deep = any(getattr(c, "data", "") == "spatial" for c in tree.children)
-    pack = _WORDS.get(told.get("WORD", "").lower(), 0) or int(told.get("WORD") or 0)
+    pack = _WORDS.get(told.get("WORD", "").lower(), 0) or natural(told.get("WORD") or "0")
     if (multiple := re.search(r"(?:channel % |multiple of )(\d+)", conditions)) is not None:
-        pack = int(multiple[1])
+        pack = natural(multiple[1])
     return TensorFormat(raw, dtype, _layout(kind, pack, deep, conditions, told.get("ENUM", "")), max(pack, 1))
 
 
 def _stride(raw: str, tree: Tree[Token]) -> tuple[str, int]:
     """A stride as printed, and the elements of a vector along its axis."""
     extent = cast("Tree[Token]", tree.children[0]).meta
-    return raw[extent.start_pos : extent.end_pos], int(str(tree.children[1])) if len(tree.children) > 1 else 1
+    return raw[extent.start_pos : extent.end_pos], natural(str(tree.children[1])) if len(tree.children) > 1 else 1
 
 
 def _layout(kind: str, pack: int, deep: bool, conditions: str, enum: str) -> str:

@@ -20,6 +20,7 @@ from necropsy_parsers.ncu.build import Draft, dims
 from necropsy_parsers.ncu.metrics import section
 from necropsy_parsers.ncu.records import FAIL, INFORM, OPTIMIZE, WARN, Launch, NvtxRange, RuleResult
 from necropsy_parsers.ncu.units import Numbers
+from necropsy_parsers.numbers import whole
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Anchor
 
@@ -131,20 +132,21 @@ class Table:
 
     def _draft(self, cells: Sequence[str], kernel: str, number: str, anchor: Anchor) -> Draft:
         read = "details csv" if self._long else "raw csv"
-        draft = Draft(_whole(number, len(self._drafts)), kernel, anchor, read)
-        draft.process = _integer(self._cell(cells, "Process ID"))
+        told = whole(number)
+        draft = Draft(len(self._drafts) if told is None else told, kernel, anchor, read)
+        draft.process = whole(self._cell(cells, "Process ID"))
         draft.program = self._cell(cells, "Process Name")
         draft.host = self._cell(cells, "Host Name")
-        draft.context = _integer(self._cell(cells, "Context"))
-        draft.stream = _integer(self._cell(cells, "Stream"))
-        draft.device = _integer(self._cell(cells, "Device") or self._cell(cells, "Device Id"))
+        draft.context = whole(self._cell(cells, "Context"))
+        draft.stream = whole(self._cell(cells, "Stream"))
+        draft.device = whole(self._cell(cells, "Device") or self._cell(cells, "Device Id"))
         draft.capability = self._cell(cells, "CC").replace(",", ".")
         draft.grid = dims(self._cell(cells, "Grid Size"))
         draft.block = dims(self._cell(cells, "Block Size"))
         for column in ("Grid Size", "Block Size"):
             if (size := self._cell(cells, column)).isdecimal():  # summaries before 2023 print no axes
                 draft.metric(column, "", size)
-        draft.runs = _integer(self._cell(cells, "Invocations")) or 1
+        draft.runs = whole(self._cell(cells, "Invocations")) or 1
         for column in self._ranges:
             draft.ranges += _ranges(self._cell(cells, column), "push" if "Push" in column else "start")
         return draft
@@ -176,11 +178,3 @@ def _ranges(text: str, kind: str) -> Iterator[NvtxRange]:
     for m in _RANGE.finditer(text):
         domain = m["domain"] if kind == "start" else (m["id"] or "") + m["domain"]
         yield NvtxRange("" if domain == "<default domain>" else domain, m["name"].replace('""', '"'), kind)
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
-
-
-def _whole(text: str, otherwise: int) -> int:
-    return int(text) if text.isdecimal() else otherwise

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.onnxmodel.records import OnnxModel, OnnxNode, Quantization
 from necropsy_parsers.records import Anchor, Frame, Record
 
@@ -117,7 +118,7 @@ def _scopes(text: str) -> tuple[str, ...]:
 def _stack(text: str) -> tuple[Frame, ...]:
     frames = []
     for m in _FRAME.finditer(text[:100_000]):
-        frames.append(Frame(m["file"], int(m["line"]), (m["function"] or "").strip(), (m["text"] or "").strip()))
+        frames.append(Frame(m["file"], natural(m["line"]), (m["function"] or "").strip(), (m["text"] or "").strip()))
     return tuple(frames[:MAX_FRAMES])
 
 

@@ -27,7 +27,7 @@ _OPENING: Final = re.compile(rb"V(?:[^\n\]]{1,600}+\] \{\"(?P<kind>\w++)\"(?:: \
 # A payload's lines begin with a tab. What begins otherwise was written by somebody else into the same file.
 _FOREIGN: Final = re.compile(rb"\n(?![\tV]|\r?\n|\Z)")
 HEAD: Final = re.compile(
-    rb"V(?P<time>\d{4} \d\d:\d\d:\d\d\.\d{3,9}) +(?P<pid>\d+) (?P<file>[^\n\]]*?):(?P<line>\d+)\] (?P<json>\{[^\n]*)"
+    rb"V(?P<time>\d{4} \d\d:\d\d:\d\d\.\d{3,9}) +(?P<pid>\d{1,18}) [^\n\]]*?:\d+\] (?P<json>\{[^\n]*)"
 )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.inductor.records import NodeStacks
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Record
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
@@ -86,6 +87,6 @@ def _innermost(text: bytes) -> tuple[Frame, ...]:
         if frames:
             part = {k: v.decode("utf-8", "replace") for k, v in frames[-1].groupdict().items()}
             found[
-                Frame(part["file"], int(part["line"]), part["function"], part["text"].replace("\\'", "'").strip())
+                Frame(part["file"], natural(part["line"]), part["function"], part["text"].replace("\\'", "'").strip())
             ] = None
     return tuple(found)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Origin, Record
 from necropsy_parsers.tallies import places
 from necropsy_parsers.text.lines import lines_before
@@ -97,7 +98,7 @@ class Tally:
                 self._frames[who], self._order[who] = None, 0
             elif m["file"]:
                 part = {k: (v or b"").decode("utf-8", "replace") for k, v in m.groupdict().items()}
-                self._frames[who] = Frame(part["file"], int(part["line"]), part["function"], part["code"].strip())
+                self._frames[who] = Frame(part["file"], natural(part["line"]), part["function"], part["code"].strip())
             elif m["none"]:
                 self._frames[who] = None
             else:

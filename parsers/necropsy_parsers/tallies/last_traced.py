@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
 from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
@@ -76,7 +77,7 @@ class Tally:
         origin = origin_of(m["head"], "trace_source")
         process = self._processes.setdefault((origin.rank, origin.pid), _Process(origin))
         file, function, code = ((m[k] or b"").decode("utf-8", "replace").strip() for k in ("file", "function", "code"))
-        process.frames = [*process.frames[1 - KEPT :], Frame(file, int(m["line"]), function, code)]
+        process.frames = [*process.frames[1 - KEPT :], Frame(file, natural(m["line"].decode()), function, code)]
         process.origin, process.closed = origin, False
         number = line + lines_before(chunk, m.start()) + 1
         first, _, _ = m[0].partition(b"\n")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from necropsy_parsers.grammars import tensor_format
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import Anchor
 from necropsy_parsers.tensorrt.records import EngineLayer, EngineTensor, LayerShape, nodes_of
 
@@ -57,7 +58,7 @@ def layer(value: Any, anchor: Anchor, engine: str, index: int, seq: int) -> Engi
 def profile_of(name: str) -> tuple[str, int]:
     """A layer's name without the optimization profile behind it, and that profile's number: `Conv_0 [profile 1]`."""
     m = _PROFILE.search(name)
-    return (name[: m.start()], int(m["number"])) if m else (name, 0)
+    return (name[: m.start()], natural(m["number"])) if m else (name, 0)
 
 
 def tensors(value: Any) -> tuple[EngineTensor, ...]:

@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from necropsy_parsers.numbers import MOST_DIGITS
+
 Ns = NDArray[np.int64]
 
 EXACT_BELOW: Final = 2.0**43  # microseconds; a double holds eight binary places of them
@@ -50,7 +52,7 @@ def from_digits(us: Sequence[bytes]) -> Ns:
 
 def one_from_digits(written: bytes) -> int:
     """One time in ns; `NO_TIME` for what is no number or beyond the year 2112."""
-    if (m := _DECIMAL.match(written)) is not None:
+    if (m := _DECIMAL.match(written)) is not None and len(m[2]) <= MOST_DIGITS:
         ns = int(m[2]) * 1000 + int(((m[3] or b"") + b"000")[:3])
         return (-ns if m[1] else ns) if ns < 1 << 62 else NO_TIME
     try:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 
 from necropsy.evidence.recompiles import RecompileRow
@@ -149,7 +150,7 @@ def _shrank_once(story: Story) -> bool:
     failure, values = story.failure, story.values
     if failure is None or failure.guard.dim not in (0, None) or len(values) != 2:
         return False
-    return all(v.isdigit() for v in values) and int(values[1]) < int(values[0])
+    return all(v.isdecimal() for v in values) and natural(values[1]) < natural(values[0])
 
 
 def _attribute(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:

@@ -33,6 +33,7 @@ from typing import Final
 
 from necropsy_parsers.grammars.guard import shown
 from necropsy_parsers.messages.symbolic_shape import SymbolicShape
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_record, one_line
@@ -68,7 +69,7 @@ def check(shapes: ShapeGuards, recompiles: Recompiles) -> Iterator[Finding]:
 def _about(recompile: RecompileRow, rows: Sequence[SymbolicShape]) -> bool:
     """Whether a recompilation of that function was for that size."""
     m = _SIZE.match(rows[0].source)
-    if m is None or (shown(m["source"]), int(m["dim"])) != (recompile.source, recompile.dim):
+    if m is None or (shown(m["source"]), natural(m["dim"])) != (recompile.source, recompile.dim):
         return False
     return any(
         (r.origin.pid, r.origin.compile_id.rpartition("/")[0]) == (recompile.origin.pid, recompile.frame_id)

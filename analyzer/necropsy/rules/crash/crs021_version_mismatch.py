@@ -33,6 +33,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.messages.loader_error import LoaderError
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import Saying, from_exception, from_record, match, one_line, said, saying
@@ -195,7 +196,9 @@ _FOUND: Final = lazily(r"version mismatch(?P<code>\d{5})\)")
 def _message(found: tuple[Saying, re.Match[str]]) -> str:
     """The sentence; a driver's version code (11040) is written as people do (CUDA 11.4)."""
     return _FOUND.sub(
-        lambda m: f"version mismatch: the driver serves CUDA {int(m['code']) // 1000}.{int(m['code']) % 1000 // 10})",
+        lambda m: (
+            f"version mismatch: the driver serves CUDA {natural(m['code']) // 1000}.{natural(m['code']) % 1000 // 10})"
+        ),
         said(found),
     )
 

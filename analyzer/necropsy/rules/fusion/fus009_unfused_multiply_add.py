@@ -28,6 +28,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.numbers import natural
+
 from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRule, NcuRules
@@ -82,8 +84,8 @@ def _apart(row: NcuKernel, heard: list[NcuRule]) -> tuple[str, float] | None:
         if add is not None and mul is not None and fma is not None and add + mul + fma > 0:
             return name, 2 * min(add, mul) / (add + mul + fma)  # a pair is one of each
     for r in heard:
-        if (m := _TOLD.search(r.message)) is not None and (whole := int(m[1]) + int(m[2])):
-            return f"FP{m[3]}", int(m[2]) / whole
+        if (m := _TOLD.search(r.message)) is not None and (whole := natural(m[1]) + natural(m[2])):
+            return f"FP{m[3]}", natural(m[2]) / whole
     return None
 
 

@@ -32,6 +32,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception
@@ -87,7 +88,7 @@ def check(exceptions: Exceptions, warnings: PythonWarnings) -> Iterator[Finding]
             row,
             f"Backward of the operation at this line returned NaN ({m['node']}, output {m['n']}).",
             code=places[:5],
-            facts={"node": m["node"], "output": int(m["n"])},
+            facts={"node": m["node"], "output": natural(m["n"])},
             fixes=(Fix(f"{_advice(m['node'])[0].upper()}{_advice(m['node'])[1:]}", "code"),),
             related=(Related(warning.anchor, "anomaly mode's report of the forward call"),)
             if warning is not None

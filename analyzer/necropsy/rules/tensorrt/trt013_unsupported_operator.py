@@ -35,6 +35,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.tensorrt_log.records import OnnxNode, TrtMessage
 
 from necropsy.claim import from_record
@@ -135,7 +136,7 @@ def _node_of(row: TrtMessage) -> OnnxNode:
     function = row.words.get("function", "")
     if not op and is_standard(function.removeprefix("import"), ""):
         op = function.removeprefix("import")
-    return OnnxNode(int(number) if number.lstrip("-").isdigit() else None, op, row.words.get("name", ""))
+    return OnnxNode(natural(number) if number.lstrip("-").isdecimal() else None, op, row.words.get("name", ""))
 
 
 def _words(assertion: str) -> str:

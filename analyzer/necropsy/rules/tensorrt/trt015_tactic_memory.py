@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.tensorrt_log.records import TrtBuild, TrtMessage
 
 from necropsy.claim import from_record
@@ -98,13 +99,15 @@ def _finding(rows: Sequence[TrtMessage], build: TrtBuild | None) -> Finding:
 def _largest(rows: Sequence[TrtMessage], device: TrtMessage | None) -> str:
     """The largest request, with its unit where that is known."""
     told = [
-        int(r.words["bytes"]) for r in rows if r.kind in ("workspace-more", "scratch-short") and r.words.get("bytes")
+        natural(r.words["bytes"])
+        for r in rows
+        if r.kind in ("workspace-more", "scratch-short") and r.words.get("bytes")
     ]
     if told:
         return human_bytes(max(told))
     if device is not None:
         return f"{device.words.get('size', '?')} {device.words.get('unit', 'MB')}"
-    sizes = [int(r.words["size"]) for r in rows if r.kind == "tactic-memory" and r.words.get("size")]
+    sizes = [natural(r.words["size"]) for r in rows if r.kind == "tactic-memory" and r.words.get("size")]
     if not sizes:
         return ""
     return human_bytes(max(sizes)) if is_bytes(max(sizes), device) else f"{max(sizes)} (the log tells no unit)"

@@ -40,6 +40,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.tensorrt_log.records import TrtBuild, TrtMessage, TrtTactic
 
 from necropsy.evidence.exceptions import Exceptions
@@ -136,7 +137,7 @@ def _why(
     short_of_pool = row.words.get("why", "").startswith("insufficient")
     full = [m for m in near if m.kind == "out-of-memory" and row.anchor.line - m.anchor.line < NEAR]
     if full:
-        largest = max(int(m.words.get("bytes", 0)) for m in full)
+        largest = max(natural(m.words.get("bytes", "0")) for m in full)
         need = f" for {human_bytes(largest)}" if largest else ""
         return _Why(f"the GPU ran out of memory{need} when its kernels were tried", (_FREE, _POOL))
     if (reason := next((m for m in reversed(near) if m.kind == "tactic-failed"), None)) is not None:
@@ -218,7 +219,9 @@ def _asked(row: TrtMessage, tried: Sequence[TrtTactic], near: Sequence[TrtMessag
     sizes = [int(t.shortage) for t in tried if t.shortage]
     if not sizes:
         sizes = [
-            int(m.words["size"]) for m in near if m.kind == "tactic-memory" and row.anchor.line - m.anchor.line < NEAR
+            natural(m.words["size"])
+            for m in near
+            if m.kind == "tactic-memory" and row.anchor.line - m.anchor.line < NEAR
         ]
     if not sizes:
         return 0, False

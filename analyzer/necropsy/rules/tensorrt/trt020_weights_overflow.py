@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.tensorrt_log.records import TrtMessage
 
 from necropsy.claim import from_record
@@ -67,10 +68,10 @@ def check(messages: TrtMessages, builds: TrtBuilds, nodes: OnnxNodes | None, sou
         half = "BF16" if "BF16" in what else "FP16"
         number = row.words.get("number", "?")
         kind = "NaN" if "NaN" in what else "infinite" if "infinit" in what else "overflowing"
-        listed = f" ({named(int(number), row.subjects)})" if row.subjects and number.isdigit() else ""
+        listed = f" ({named(natural(number), row.subjects)})" if row.subjects and number.isdecimal() else ""
         became = f"became the largest {half} value" if kind == "overflowing" else f"stay so in {half}"
         noun = "weight" if number == "1" else "weights"
-        facts: dict[str, Fact] = {"weights": int(number), "kind": kind} if number.isdigit() else {"kind": kind}
+        facts: dict[str, Fact] = {"weights": natural(number), "kind": kind} if number.isdecimal() else {"kind": kind}
         if row.subjects:
             facts["names"] = list(row.subjects[:20])
         text = f"{number} {noun}{listed} with {kind} values {became}: results of the layers that use them are wrong in "

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.tensorrt_log.records import TrtMessage
 
 from necropsy.claim import from_record
@@ -62,7 +63,7 @@ def _parts(rows: Sequence[TrtMessage]) -> Iterator[str]:
         yield "values beyond INT32 were clamped (open slice ends, mostly)"
     small = [r for r in rows if r.kind == "weights-converted"]
     if small:
-        numbers = sum(int(r.words["number"]) for r in small if r.words.get("number", "").isdigit())
+        numbers = sum(natural(r.words["number"]) for r in small if r.words.get("number", "").isdecimal())
         yield f"{numbers} weights near zero are subnormal in half precision"
     for row in rows:
         if row.kind == "linked-against":

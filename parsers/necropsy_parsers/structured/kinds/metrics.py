@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from necropsy_parsers.messages import cudagraph
 from necropsy_parsers.messages.recompile_limit import RecompileLimit
+from necropsy_parsers.numbers import natural
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Record
 from necropsy_parsers.structured.entry import Entry
@@ -133,7 +134,7 @@ def _limit(entry: Entry, m: Metrics) -> Iterator[Record]:
         entry.anchor,
         "warning",
         told["option"] or told["named"] or told["reached"] or "",
-        int(value["limit"]) if value is not None else None,
+        natural(value["limit"]) if value is not None else None,
         m.co_name or "",
         m.co_filename or "",
         m.co_firstlineno,
