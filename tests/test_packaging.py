@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("necropsy", "necropsy_lsp", "necropsy_parsers")
 FOLDERS = ("analyzer", "parsers", "lsp")
-HEAVY = ("dask", "jinja2", "numpy", "onnx", "pandas", "plotly", "pygls", "torch")
+HEAVY = ("dask", "jinja2", "matplotlib", "numpy", "onnx", "pandas", "plotly", "pygls", "torch")
 OOM_LOG = ROOT / "fixtures" / "incidents" / "oom" / "run.log"
 
 
@@ -98,7 +98,7 @@ def test_no_user_needs_torch_or_tensorrt(metadata: Message) -> None:
 def test_metadata(metadata: Message) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
-    extras = {"all", "capture", "cluster", "html", "lsp", "ncu", "tensorrt", "test"}
+    extras = {"all", "capture", "cluster", "html", "lsp", "ncu", "plot", "tensorrt", "test"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
 
 

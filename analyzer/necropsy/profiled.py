@@ -12,7 +12,8 @@ from necropsy.ncu.claim import kernel_name
 from necropsy.ncu.figures import ACHIEVED, compute, feeds_tensor_cores, latency_bound, limiter, memory
 from necropsy.ncu.groups import groups
 from necropsy.ncu.lines import places
-from necropsy.report import KernelSummary
+from necropsy.ncu.roofline import roofline
+from necropsy.report import KernelSummary, RooflinePosition
 
 if TYPE_CHECKING:
     from necropsy.evidence.ncu_kernels import NcuKernel
@@ -58,7 +59,16 @@ def _summary(group: Group, inductor: InductorKernels | None, traces: Traces | No
         function="" if place is None else place.function,
         bound_by=bound_by(row),
         metrics={name: round(v, 1) for name, v in told.items() if v is not None},
+        roofline=position(row),
     )
+
+
+def position(row: NcuKernel) -> RooflinePosition | None:
+    """Where a launch stands under the roof; None where operations or bytes were not counted."""
+    r = roofline(row)
+    if r.work is None or r.bytes is None:
+        return None
+    return RooflinePosition(row.device_name, r.kind, r.reached, r.peak, r.bytes, r.bandwidth, r.peak_by, r.bandwidth_by)
 
 
 def bound_by(row: NcuKernel) -> str:

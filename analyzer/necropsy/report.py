@@ -83,12 +83,37 @@ class StepSummary(Struct, frozen=True):
     lines: tuple[LineTime, ...] = ()
 
 
+class RooflinePosition(Struct, frozen=True):
+    """What a kernel reached and could reach on its GPU, a second.
+
+    `flops` are operations of `kind` (`bfloat16`, `half`, `tf32`, `float`, `double`, ...; the kind with most, "" and 0
+    for a kernel without arithmetic) and `peak` the most of them; `bytes` went to and from device memory, `bandwidth`
+    is the most of those. None where it is not known. `peak_by` and `bandwidth_by` say who tells the two limits:
+    `report` (measured, at the clocks of the profile), `table` (datasheet of the GPU), or "".
+    """
+
+    device: str
+    kind: str
+    flops: float
+    peak: float | None
+    bytes: float
+    bandwidth: float | None
+    peak_by: str = ""
+    bandwidth_by: str = ""
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
 class KernelSummary(Struct, frozen=True):
     """Launches of one kernel, grid and line that Nsight Compute profiled.
 
     `ns` is their time, `share` its part (0 to 1) of what was profiled in the input; `bound_by` is `grid`, `latency`,
     `tensor cores`, `arithmetic`, `both sides`, the name of a memory, or empty where it was not collected. `metrics`
-    are percent of peak: `compute`, `memory`, `occupancy`, as far as collected.
+    are percent of peak: `compute`, `memory`, `occupancy`, as far as collected. `roofline` is None where operations or
+    bytes were not counted.
     """
 
     input: str
@@ -101,6 +126,7 @@ class KernelSummary(Struct, frozen=True):
     function: str
     bound_by: str
     metrics: dict[str, float]
+    roofline: RooflinePosition | None = None
 
 
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from necropsy.commands._plots import draw_roofline
 from necropsy.commands._terminal import ascii_only, colour, complain, emit, width
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Neither look for large traces that were read before nor keep them.")
 ]
 
+Roofline = Annotated[
+    Path | None,
+    typer.Option(
+        "--roofline", metavar="FILE", help="Draw kernels of Nsight Compute under the limits of their GPU (PNG or SVG)."
+    ),
+]
+
 
 def command(
     context: typer.Context,
@@ -46,6 +54,7 @@ def command(
     save: Annotated[
         bool, typer.Option("--save", help="Also store the report under .necropsy/ of the project, for editors.")
     ] = False,
+    roofline: Roofline = None,
     source: Annotated[
         list[str] | None,
         typer.Option("--source", metavar="DIR", help="Look for the job's source files in DIR; may be repeated."),
@@ -86,7 +95,7 @@ def command(
         complain(trouble)
     if (not trouble or format == "json") and not _deliver(report, format, output):
         return 2
-    if trouble or (save and not _save(report, inputs)):
+    if trouble or (save and not _save(report, inputs)) or (roofline and not draw_roofline(report, roofline)):
         return 2
     worst = report.worst()
     return int(worst is not None and worst >= config.fail_on)

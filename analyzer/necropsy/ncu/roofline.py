@@ -37,8 +37,8 @@ class Roofline(Struct, frozen=True):
 
     `work` are operations by kind (`bfloat16`, `tf32`, `float`, ...), of tensor cores and of others, empty for none,
     None where they were not counted (`--section SpeedOfLight_RooflineChart` and its hierarchical kin do); `kind` is
-    the one with most, `peak` its limit; `bytes` and `bandwidth` are of device memory. `told` says where the peaks
-    come from: `report`, `table` or "".
+    the one with most, `peak` its limit; `bytes` and `bandwidth` are of device memory. `peak_by` and `bandwidth_by` say
+    where the limits come from: `report`, `table` or "".
     """
 
     work: dict[str, float] | None
@@ -46,7 +46,8 @@ class Roofline(Struct, frozen=True):
     peak: float | None
     bytes: float | None
     bandwidth: float | None
-    told: str
+    peak_by: str
+    bandwidth_by: str
 
     @property
     def reached(self) -> float:
@@ -79,12 +80,13 @@ def roofline(row: NcuKernel) -> Roofline:
     kind = max(work, key=lambda k: work[k], default="") if work else ""
     table = table_peaks(row)
     peak = _peak(row, kind, hz) if kind and hz else None
-    told = "report" if peak else ""
+    peak_by = "report" if peak else ""
     if peak is None and table is not None and kind:
         peak = table.flops(kind) or None
-        told = "table" if peak else told
-    bandwidth, by_report = _bandwidth(row, table)
-    return Roofline(work, kind, peak, row.value("dram__bytes.sum.per_second"), bandwidth, told or by_report)
+        peak_by = "table" if peak else ""
+    bandwidth, bandwidth_by = _bandwidth(row, table)
+    moved = row.value("dram__bytes.sum.per_second")
+    return Roofline(work, kind, peak, moved, bandwidth, peak_by, bandwidth_by)
 
 
 def table_peaks(row: NcuKernel) -> Peaks | None:
