@@ -108,10 +108,10 @@ class Converter:
         return data[:cut]
 
     def _without_nuls(self, data: bytes) -> bytes:
-        if holes := data.count(0):
-            self.nuls += holes
-            return data.translate(None, b"\0")
-        return data
+        if b"\0" not in data:  # ten times as fast as to count them
+            return data
+        self.nuls += data.count(0)
+        return data.translate(None, b"\0")
 
     def _sixteen_bit(self, data: bytes, final: bool) -> tuple[bytes, bytes]:
         """Converted bytes, and the rest from where 8-bit text begins."""
