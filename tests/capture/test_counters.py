@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_without_a_gpu_nothing_is_chosen(tmp_path: Path) -> None:
 def test_without_kernels_of_the_first_run_the_first_launches_are(tmp_path: Path) -> None:
     process = {"schema": "necropsy-process/1", "versions": {"cuda": "13.0"}, "devices": [{"name": "A10"}], "notes": []}
     (tmp_path / "process-12.json").write_text(json.dumps(process))
-    assert counters.choose(tmp_path) == Choice((), counters.UNKNOWN, None)
+    assert counters.choose(tmp_path) == Choice((), counters.FEW, None)
     process["versions"] = {"hip": "6.2"}
     (tmp_path / "process-12.json").write_text(json.dumps(process))
     assert counters.choose(tmp_path) is None
@@ -89,7 +90,7 @@ def test_few_launches_are_all_profiled(tmp_path: Path) -> None:
     assert line[line.index("--kernel-name") + 1] == r"regex:^(gemm\.1|add)$"
     assert line[line.index("--clock-control") + 1] == "none"
     assert line[line.index("--profile-from-start") + 1] == "off"
-    assert line[line.index("--launch-count") + 1] == "40"
+    assert line[line.index("--launch-count") + 1] == str(counters.FEW)
     assert "--filter-mode" not in line
     assert [line[i + 1] for i, word in enumerate(line) if word == "--section"] == list(SECTIONS)
 
@@ -124,7 +125,8 @@ def test_the_window_is_one_step_and_the_job_ends_behind_it(
     assert capfd.readouterr().out == ""  # what the second run prints has been seen
     folder = tmp_path / "run" / "ncu"
     assert not list(folder.glob("output.log*"))
-    options = json.loads((folder / "kernels.ncu-rep").read_text())
+    assert not (folder / "kernels.ncu-rep").exists()
+    options = json.loads(lzma.decompress((folder / "kernels.ncu-rep.xz").read_bytes()))
     assert [options[i + 1] for i, word in enumerate(options) if word == "--section"] == ["SpeedOfLight", "LaunchStats"]
     (process,) = folder.glob("process-*.json")
     notes = [n for n in json.loads(process.read_text())["notes"] if n["collector"] == "ncu"]

@@ -90,6 +90,7 @@ class Session:
             return (
                 counters.trouble(where) or ended.trouble or f"ncu ended with status {ended.status} and wrote no report"
             )
+        counters.pack(where / counters.REPORT)
         for path in where.glob("output.log*"):
             path.unlink()  # what the first run printed, once more
         return ""
