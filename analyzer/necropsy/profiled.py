@@ -60,6 +60,7 @@ def _summary(group: Group, inductor: InductorKernels | None, traces: Traces | No
         bound_by=bound_by(row),
         metrics={name: round(v, 1) for name, v in told.items() if v is not None},
         roofline=position(row),
+        warmup=group.warmup,
     )
 
 

@@ -113,7 +113,7 @@ class KernelSummary(Struct, frozen=True):
     `ns` is their time, `share` its part (0 to 1) of what was profiled in the input; `bound_by` is `grid`, `latency`,
     `tensor cores`, `arithmetic`, `both sides`, the name of a memory, or empty where it was not collected. `metrics`
     are percent of peak: `compute`, `memory`, `occupancy`, as far as collected. `roofline` is None where operations or
-    bytes were not counted.
+    bytes were not counted. `warmup` launches of the same are left out everywhere.
     """
 
     input: str
@@ -127,6 +127,7 @@ class KernelSummary(Struct, frozen=True):
     bound_by: str
     metrics: dict[str, float]
     roofline: RooflinePosition | None = None
+    warmup: int = 0
 
 
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]

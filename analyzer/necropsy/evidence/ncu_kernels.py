@@ -15,14 +15,14 @@ from necropsy_parsers.records import Anchor, Frame, Origin
 from necropsy.evidence import Table
 from necropsy.evidence._ncu_merge import merged
 from necropsy.finding import Place
-from necropsy.provenance.launches import is_compiled, is_tuning, place_of_launch
+from necropsy.provenance.launches import is_compiled, is_tuning, is_warmup, place_of_launch
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS: Final = ("ncu_report", "ncu_csv", "ncu_page")
 SUPPLY: Final = "an Nsight Compute report (ncu --set full -o report python ...), or its --page raw --csv"
-PROGRAM, TUNING, HELPER = "program", "tuning", "helper"
+PROGRAM, TUNING, HELPER, WARMUP = "program", "tuning", "helper", "warm-up"
 _PERCENT: Final = "pct_of_peak_sustained_elapsed"
 _STALL: Final = re.compile(r"smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 _FILL: Final = re.compile(r"FillFunctor<int>")
@@ -146,7 +146,8 @@ class NcuKernels(Table[NcuKernel]):
         "host": "host as ncu names it",
         "context": "CUDA context",
         "stream": "CUDA stream",
-        "role": "program; tuning (a tuner timed candidates) or helper (a process that only tunes): not the user's work",
+        "role": "program; tuning (a tuner timed candidates), helper (a process that only tunes) or warm-up (an NVTX"
+        " range or function around it says so): not the work that counts",
         "compiled": "whether generated code of torch.compile launched it, as its name or Python stack tells",
         "place": "line or function that the launch carries: capture mark, Python stack, or source of the kernel",
         "metrics": "name -> value in base units: ns, byte, byte/s, Hz, percent, counts; absent if not collected",
@@ -185,8 +186,13 @@ class NcuKernels(Table[NcuKernel]):
 
     @property
     def own(self) -> list[NcuKernel]:
-        """The program's own launches, without those of tuners."""
+        """The program's own launches, without those of tuners, and of those that warm up."""
         return [row for row in self.rows if row.role == PROGRAM]
+
+    @property
+    def warming(self) -> list[NcuKernel]:
+        """Launches of the program's own that warm up, as a range or function around them says."""
+        return [row for row in self.rows if row.role == WARMUP]
 
     def wide(self) -> pd.DataFrame:
         """The rows with a column for every metric that any of them has."""
@@ -225,7 +231,17 @@ def _roles(launches: list[Launch]) -> list[str]:
         if key not in own and any(other[0] == key[0] for other in own):
             for i in mine:
                 roles[i] = HELPER
-    return roles
+    return _without_warmup(launches, roles)
+
+
+def _without_warmup(launches: list[Launch], roles: list[str]) -> list[str]:
+    """The roles with launches that warm up told apart, in inputs that hold others."""
+    warm = [role == PROGRAM and is_warmup(launch) for launch, role in zip(launches, roles, strict=True)]
+    steady = {x.anchor.input for x, role, w in zip(launches, roles, warm, strict=True) if role == PROGRAM and not w}
+    return [
+        WARMUP if w and launch.anchor.input in steady else role
+        for launch, role, w in zip(launches, roles, warm, strict=True)
+    ]
 
 
 def _benchmarked(launches: list[Launch], mine: list[int]) -> list[int]:

@@ -43,6 +43,8 @@ def about(
         facts["grid"] = f"{_dims(row.grid)} blocks of {_dims(row.block)} threads"
     if len(group.rows) > 1 or row.runs > 1:
         facts["launches"] = sum(r.runs for r in group.rows)
+    if group.warmup:
+        message = f"{message.removesuffix('.')}; {_warmup(group)} left out."
     base: dict[str, Any] = {
         "message": message,
         "anchor": replace(row.anchor, text=row.anchor.text if row.read == "text" else kernel_name(group, 72)),
@@ -56,6 +58,11 @@ def about(
         "subject": kernel_name(group),
     }
     return Finding(**{**base, **more})
+
+
+def _warmup(group: Group) -> str:
+    n = group.warmup
+    return f"{n:,} launches that warm up are" if n > 1 else "a launch that warms up is"
 
 
 def kernel_name(group: Group, most: int = 60) -> str:

@@ -47,6 +47,10 @@ _TUNING: Final = lazily(
     r"(?:do_)?bench\w*$|_bench$|benchmark\w*$|autotune_to_one_config$|coordinate_descent_tuning$|_do_bench\w*$|kernel_call$"
 )
 
+# A range or function that says so itself (`warmup`, `warm-up 3`, `run_warm_up`), and no file or learning rate so named.
+_WARMUP: Final = lazily(r"(?i)(?:.*[\W_])?warm[ _-]?(?:up|ing)(?:s|[ _-]?up)?(?:[\W_]?\d+|[\W_].*)?$")
+_OTHER_WARMUP: Final = lazily(r"(?i)\.pyw?\b|(?:\b|_)(?:lr|learning|sched\w*|rate|optim\w*|loss|after|post|no)(?:\b|_)")
+
 
 def place_of_launch(launch: Launch) -> Place | None:
     """The place that the launch carries with it, or None."""
@@ -56,6 +60,12 @@ def place_of_launch(launch: Launch) -> Place | None:
 def is_tuning(stack: Sequence[Frame]) -> bool:
     """Whether a tuner timed candidates: its launches are not the program's work."""
     return any(_TUNING_FILE.search(f.file) and _TUNING.match(f.function or "") for f in stack)
+
+
+def is_warmup(launch: Launch) -> bool:
+    """Whether an NVTX range or a function around the launch says that it warms up."""
+    names = [r.name for r in launch.ranges] + [f.function or "" for f in launch.stack]
+    return any(_WARMUP.match(name) and not _OTHER_WARMUP.search(name) for name in names)
 
 
 def is_compiled(stack: Sequence[Frame]) -> bool:

@@ -41,7 +41,9 @@ def title(rows: Sequence[KernelSummary]) -> str:
     """`Where 4.1 ms of profiled kernels went`: of all of them, also those that are not told one by one."""
     first = rows[0]
     whole = first.ns / first.share if first.share else sum(r.ns for r in rows)
-    return f"Where {milliseconds(whole)} of profiled kernels went"
+    warm = sum(r.warmup for r in rows)
+    without = f", without {warm:,} launch{'es' * (warm > 1)} that warm{'s' * (warm == 1)} up" if warm else ""
+    return f"Where {milliseconds(whole)} of profiled kernels went{without}"
 
 
 def listed(rows: Sequence[KernelSummary]) -> list[Row]:

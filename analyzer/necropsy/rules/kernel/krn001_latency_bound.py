@@ -29,13 +29,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from necropsy.evidence.inductor_kernels import InductorKernels
-from necropsy.evidence.ncu_kernels import NcuKernels
+from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
-from necropsy.finding import Finding, Fix, Severity
+from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.ncu.advice import against_latency
 from necropsy.ncu.figures import compute, headroom, latency_bound, memory
 from necropsy.ncu.groups import Group
+from necropsy.ncu.pipes import PIPES, busiest
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
 
@@ -75,5 +76,16 @@ def _finding(group: Group, rules: NcuRules, t: Thresholds, beside: Beside) -> Fi
         beside=beside,
         gain=headroom(row),
         heard=said(rules, group, "latency issue", "low compute throughput and memory bandwidth"),
+        facts=_pipe(row, rules),
         fixes=(*against_latency(row), *(() if waits else (_COLLECT,))),
+    )
+
+
+def _pipe(row: NcuKernel, rules: NcuRules) -> dict[str, Fact]:
+    """The busiest pipe, where it is told: of a kernel that waits all are idle."""
+    pipe = busiest(row, rules.of(row.seq))
+    return (
+        {}
+        if pipe is None or pipe.name not in PIPES
+        else {"busiest pipe": f"{PIPES[pipe.name].name}, {pipe.percent:.0f}%"}
     )

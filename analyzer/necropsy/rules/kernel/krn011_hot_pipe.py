@@ -17,8 +17,9 @@ How to fix
 
 Limits
     A note: a hot pipe of arithmetic is what a good kernel of that arithmetic has. 80% is NVIDIA's threshold for a
-    bottleneck. Hot tensor cores are KRN004's, a busy pipe that issues little KRN012's, pipes that are all idle mean
-    that a kernel is bound by latency or memory.
+    bottleneck. Hot tensor cores are KRN004's, a busy pipe that issues little KRN012's. That all pipes are below 20%
+    says that arithmetic is not the limit, no more: what is, KRN001 and KRN003 tell. Only where their metrics were not
+    collected (`--section SpeedOfLight`), a note says it here.
 
 References
     - https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#metrics-decoder
@@ -34,17 +35,27 @@ from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Cost, Finding, Fix, Severity
 from necropsy.ncu.advice import against_compute, is_own
+from necropsy.ncu.figures import compute, feeds_tensor_cores
 from necropsy.ncu.groups import Group
 from necropsy.ncu.pipes import PIPES, Pipe, busiest
 from necropsy.ncu.story import Beside, Weight, clause, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
 
+_COLLECT = Fix(
+    "Collect what it waits for", "command",
+    command="ncu --section SpeedOfLight --section SchedulerStats --section WarpStateStats --section Occupancy",
+)  # fmt: skip
+
 
 class Thresholds(Weight, frozen=True):
-    """When a pipe is hot: `busy`, percent of its peak (NVIDIA's 80); `much`: part of the profiled time from which."""
+    """When a pipe is hot: `busy`, percent of its peak (NVIDIA's 80); `much`: part of the profiled time from which.
+
+    `idle`: percent of its peak below which the busiest pipe, and so each, is idle (NVIDIA's 20).
+    """
 
     busy: float = 80.0
     much: float = 0.03
+    idle: float = 20.0
 
 
 @rule("KRN011", "hot-pipe", Severity.NOTE, settings=Thresholds, general=True)
@@ -56,10 +67,12 @@ def check(
         yield lacking("utilization of pipes", "ncu --section ComputeWorkloadAnalysis")
     for group in worth_telling(kernels, t):
         pipe = busiest(group.row, rules.of(group.row.seq))
-        if pipe is None or pipe.percent < t.busy or pipe.name not in PIPES:
+        if pipe is None or pipe.name not in PIPES or not (group.share is None or group.share >= t.much):
             continue
-        if group.share is None or group.share >= t.much:
+        if pipe.percent >= t.busy:
             yield _finding(group, pipe, t, (inductor, traces))
+        elif pipe.percent < t.idle and compute(group.row) is None and not feeds_tensor_cores(group.row):
+            yield _idle(group, pipe, t, (inductor, traces))
 
 
 def _finding(group: Group, pipe: Pipe, t: Thresholds, beside: Beside) -> Finding:
@@ -76,4 +89,20 @@ def _finding(group: Group, pipe: Pipe, t: Thresholds, beside: Beside) -> Finding
         cost=Cost(),
         facts={"busiest pipe": f"{words.name}, {pipe.percent:.0f}%"},
         fixes=(*own, *against_compute(group.row)),
+    )
+
+
+def _idle(group: Group, pipe: Pipe, t: Thresholds, beside: Beside) -> Finding:
+    words = PIPES[pipe.name]
+    return tell(
+        "KRN011",
+        group,
+        f"{clause(group)} leaves all its arithmetic pipes idle, the busiest ({words.name}) at {pipe.percent:.0f}% of "
+        "what it can: it waits for memory or for more warps, and which of them was not collected.",
+        t,
+        beside=beside,
+        note=True,
+        cost=Cost(),
+        facts={"busiest pipe": f"{words.name}, {pipe.percent:.0f}%"},
+        fixes=(_COLLECT,),
     )

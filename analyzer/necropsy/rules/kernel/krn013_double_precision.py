@@ -15,8 +15,9 @@ How to fix
     Convert once with `.float()`, create with `dtype=torch.float32`; in CUDA write `0.5f`, `sqrtf`.
 
 Limits
-    NVIDIA's thresholds: FP64 above 15% and FP32 below 60% of peak. Whether the result needs FP64 a report cannot tell:
-    a solver may. Products of FP64 are told in a trace by KRN023.
+    NVIDIA's thresholds: FP64 above 15% and FP32 below 60% of peak. Where both are above 60%, ordinary cores are full,
+    and a note says so. Whether the result needs FP64 a report cannot tell: a solver may. Products of FP64 are told in a
+    trace by KRN023.
 
 References
     - https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#roofline-charts
@@ -31,7 +32,7 @@ from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
 from necropsy.evidence.traces import Traces
-from necropsy.finding import Confidence, Finding, Fix, Severity
+from necropsy.finding import Confidence, Cost, Finding, Fix, Severity
 from necropsy.ncu.advice import is_own
 from necropsy.ncu.groups import Group
 from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
@@ -46,11 +47,18 @@ _PIPE: Final = (
 )
 
 
+_OTHERS: Final = Fix("Move part of it to other units: tensor cores (products), 16-bit pairs (`__half2`)", "code")
+
+
 class Thresholds(Weight, frozen=True):
-    """NVIDIA's: percent of the FP64 peak above which, and of FP32's below which it counts."""
+    """NVIDIA's: percent of the FP64 peak above which, and of FP32's below which it counts.
+
+    `full`: percent of both from which ordinary cores have no room.
+    """
 
     double: float = 15.0
     single: float = 60.0
+    full: float = 60.0
 
 
 @rule("KRN013", "double-precision", Severity.WARNING, settings=Thresholds, general=True)
@@ -61,9 +69,13 @@ def check(
     if kernels.own and all(_used(r, "d") is None for r in kernels.own):
         yield lacking("FP64 instructions", "ncu --section SpeedOfLight_RooflineChart --section ComputeWorkloadAnalysis")
     for group in worth_telling(kernels, t):
-        double = _used(group.row, "d")
-        if double is not None and double > t.double and (_used(group.row, "f") or 0.0) < t.single:
+        double, single = _used(group.row, "d"), _used(group.row, "f") or 0.0
+        if double is None or double <= t.double:
+            continue
+        if single < t.single:
             yield _finding(group, double, rules, t, (inductor, traces))
+        elif min(single, double) >= t.full:
+            yield _both(group, double, single, t, (inductor, traces))
 
 
 def _used(row: NcuKernel, letter: str) -> float | None:
@@ -90,4 +102,19 @@ def _finding(group: Group, double: float, rules: NcuRules, t: Thresholds, beside
         confidence=Confidence.LIKELY,
         facts={"FP64": f"{double:.0f}% of peak"},
         fixes=(_CAST,) if not is_own(group.row) else (_LITERALS, _CAST),
+    )
+
+
+def _both(group: Group, double: float, single: float, t: Thresholds, beside: Beside) -> Finding:
+    return tell(
+        "KRN013",
+        group,
+        f"{clause(group)} computes in FP32 and FP64 at once, at {single:.0f}% and {double:.0f}% of their peaks: "
+        "ordinary cores are full, and only other units (tensor cores, 16 bits) could do part of it.",
+        t,
+        beside=beside,
+        note=True,
+        cost=Cost(),
+        facts={"FP64": f"{double:.0f}% of peak", "FP32": f"{single:.0f}% of peak"},
+        fixes=(_OTHERS, _CAST),
     )

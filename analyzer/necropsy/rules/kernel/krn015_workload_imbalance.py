@@ -1,21 +1,27 @@
-"""Some multiprocessors work much longer than others
+"""Some units of the GPU work much longer than others of their kind
 
 What it means
-    The kernel ends when its last multiprocessor is done. Here the busiest had work for much longer than the average
-    one.
+    The kernel ends when its last unit is done. Here the busiest multiprocessor, warp scheduler, slice of the L2
+    cache or channel of device memory had work for much longer than the average one.
 
 Why it happens
-    Blocks with different amounts of work (ragged sequences, graphs, sparse rows), with the long ones started last.
+    Multiprocessors: blocks with different amounts of work (ragged sequences, graphs, sparse rows), with the long ones
+    started last. Schedulers: some warps of each block do most of it. Slices and channels: addresses that lie a large
+    power of two apart fall on few of them.
 
 How to confirm
-    `ncu --section WorkloadDistribution`: maximum of SM active cycles above their average.
+    `ncu --section WorkloadDistribution`: maximum of active cycles above their average.
 
 How to fix
-    Start the long blocks first (sort by length), split them, or let blocks take work from a counter.
+    Multiprocessors: start the long blocks first (sort by length), split them, or let blocks take work from a counter.
+    Schedulers: give all warps of a block alike. Slices and channels: pad rows, so that their length in bytes
+    is no large power of two.
 
 Limits
-    Told where the grid is not the reason (KRN002, KRN005). An average below the maximum by 5% is NVIDIA's threshold;
-    slices of L2 and memory channels that differ are no one's fault in a program of torch and are not told.
+    Told where the grid is not the reason (KRN002, KRN005). A multiprocessor counts from 5% on, NVIDIA's threshold.
+    Slices and channels count only where that memory is what limits the kernel and the busiest of them is near its peak:
+    of small kernels a few slices are always busier, which costs nothing. That addresses are the reason is
+    likely, not measured.
 
 References
     - https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#sections-and-rules
@@ -27,13 +33,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy.evidence.inductor_kernels import InductorKernels
-from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
-from necropsy.evidence.ncu_rules import NcuRules
+from necropsy.evidence.ncu_kernels import NcuKernels
+from necropsy.evidence.ncu_rules import NcuRule, NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
 from necropsy.ncu.advice import BATCH, is_own
+from necropsy.ncu.balance import CHANNEL, L2_SLICE, SCHEDULER, SM, lost
+from necropsy.ncu.figures import DRAM, L2, compute, limiter, memory
 from necropsy.ncu.groups import Group
-from necropsy.ncu.story import Beside, Weight, clause, said, tell, worth_telling
+from necropsy.ncu.story import Beside, Weight, bounded, clause, said, tell, worth_telling
 from necropsy.rule import Judged, lacking, rule
 from necropsy.trace.claim import part
 
@@ -41,12 +49,34 @@ _SORT: Final = Fix(
     "Start the longest work first (sort by length), split it, or let blocks fetch work from a counter", "code"
 )
 _SAME: Final = Fix("Give it work of equal length: bucket or pad sequences", "code")
+_WARPS: Final = Fix("Divide the work of a block evenly over its warps, and launch a multiple of 4 warps", "code")
+_PAD: Final = Fix(
+    "Pad the last dimension of its tensors (by 32 numbers, say), so that rows lie no large power of two apart", "code"
+)
+_SLICES: Final = {L2: (L2_SLICE, "slice of the L2 cache"), DRAM: (CHANNEL, "channel of device memory")}
+_WORDS: Final = {
+    SM: ("multiprocessor", "its blocks have uneven work", (_SORT,), (_SAME, BATCH)),
+    SCHEDULER: ("warp scheduler", "some warps of its blocks do most of the work", (_WARPS,), (_SAME,)),
+    L2_SLICE: (_SLICES[L2][1], "most of its addresses seem to fall on few of them", (_PAD,), (_PAD,)),
+    CHANNEL: (_SLICES[DRAM][1], "most of its addresses seem to fall on few of them", (_PAD,), (_PAD,)),
+}
+_SAID: Final = {
+    SM: ("sms workload imbalance", "one or more sms have"), SCHEDULER: ("one or more smsps have",),
+    L2_SLICE: ("one or more l2",), CHANNEL: ("one or more dram",),
+}  # fmt: skip
 
 
 class Thresholds(Weight, frozen=True):
-    """When it counts: `lost`, what the average multiprocessor waits of the busiest one's time (NVIDIA's 5%)."""
+    """When it counts.
+
+    `lost`: part of the busiest multiprocessor's time that the average one idles (NVIDIA's 5%); `inner`: the same of
+    schedulers (beyond that of their multiprocessors), slices and channels; `near`: percent of its peak at which the
+    busiest slice or channel must be.
+    """
 
     lost: float = 0.05
+    inner: float = 0.1
+    near: float = 60.0
 
 
 @rule("KRN015", "workload-imbalance", Severity.WARNING, settings=Thresholds, general=True)
@@ -54,31 +84,44 @@ def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
 ) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
-    if kernels.own and all(_lost(r) is None for r in kernels.own):
+    if kernels.own and all(lost(r, SM, rules.of(r.seq)) is None for r in kernels.own):
         yield lacking("active cycles of each multiprocessor", "ncu --section WorkloadDistribution")
     for group in worth_telling(kernels, t):
-        lost, waves = _lost(group.row), group.row.value("launch__waves_per_multiprocessor")
-        if lost is not None and lost >= t.lost and (waves is None or waves >= 1):
-            yield _finding(group, lost, rules, t, (inductor, traces))
+        found = _uneven(group, rules.of(group.row.seq), t)
+        if found is not None:
+            yield _finding(group, *found, rules, t, (inductor, traces))
 
 
-def _lost(row: NcuKernel) -> float | None:
-    """Part of the busiest multiprocessor's time for which the average one has no work."""
-    mean, most = row.value("sm__cycles_active.avg"), row.value("sm__cycles_active.max")
-    return 1 - mean / most if mean is not None and most else None
+def _uneven(group: Group, heard: list[NcuRule], t: Thresholds) -> tuple[str, float] | None:
+    """The unit whose kind is uneven, and what its average one idles; the outer before the inner."""
+    row = group.row
+    sm, waves = lost(row, SM, heard), row.value("launch__waves_per_multiprocessor")
+    if waves is None or waves >= 1:
+        if sm is not None and sm >= t.lost:
+            return SM, sm
+        inner = lost(row, SCHEDULER, heard)
+        if inner is not None and sm is not None and inner - sm >= t.inner:
+            return SCHEDULER, inner
+    if limiter(row) in _SLICES and (memory(row) or 0.0) > (compute(row) or 0.0):
+        unit, _ = _SLICES[limiter(row)]
+        slices = lost(row, unit, heard)
+        if slices is not None and t.inner <= slices < 1 and (memory(row) or 0.0) / (1 - slices) >= t.near:
+            return unit, slices
+    return None
 
 
-def _finding(group: Group, lost: float, rules: NcuRules, t: Thresholds, beside: Beside) -> Finding:
+def _finding(group: Group, unit: str, idle: float, rules: NcuRules, t: Thresholds, beside: Beside) -> Finding:
+    name, why, own, others = _WORDS[unit]
     return tell(
         "KRN015",
         group,
-        f"{clause(group)} keeps its busiest multiprocessor at work for longer than the average one, which idles for "
-        f"{part(lost)} of that time: its blocks have uneven work.",
+        f"{clause(group)} keeps its busiest {name} at work for longer than the average one, which idles for "
+        f"{part(idle)} of that time: {why}.",
         t,
         beside=beside,
-        gain=lost,
-        heard=said(rules, group, "sms workload imbalance", "one or more sms have"),
+        gain=idle if unit == SM else bounded(idle, group),
+        heard=said(rules, group, *_SAID[unit]),
         confidence=Confidence.LIKELY,
-        facts={"average multiprocessor idle": part(lost)},
-        fixes=(_SAME, BATCH) if not is_own(group.row) else (_SORT,),
+        facts={f"average {name} idle": part(idle)},
+        fixes=own if is_own(group.row) else others,
     )
