@@ -21,9 +21,6 @@ MOST: Final = 0.5
 # Iterators without workers: torch's, and torchdata's `_StatefulSingleProcessDataLoaderIter`.
 _SINGLE: Final = "SingleProcess"
 _FETCH: Final = (("torch/utils/data/_utils/fetch.py", ("fetch",)),)  # runs in the worker, where there is one
-_COLLATE: Final = (("torch/utils/data/_utils/collate.py", ("default_collate", "collate", "collate_tensor_fn")),)
-# Views whose result is not contiguous; `torch.stack` then gathers its elements one by one.
-_STRIDED: Final = ("aten::transpose", "aten::permute", "aten::t", "aten::movedim", "aten::swapaxes")
 _RECEIVING: Final = ("<built-in function loads>", "<built-in method loads")
 
 
@@ -98,26 +95,6 @@ def receiving(p: Profile) -> float:
     return inside.total / cover.total if cover.total else 0.0
 
 
-def collating(p: Profile) -> float:
-    """Part of the waits that torch's own collate function takes, on the main thread."""
-    r, cover = p.rank, waits(p)
-    rows = p.activity.frames_of(_COLLATE) & (r.frames["thread"] == r.main_thread)
-    inside = Cover.of(r.frames["start"][rows], r.frames["end"][rows]).overlap(cover)
-    return inside.total / cover.total if cover.total else 0.0
-
-
-def strided(p: Profile) -> tuple[str, Place | None] | None:
-    """The view that leaves samples without contiguous memory, and the user's function below the loader with it."""
-    r, cover = p.rank, waits(p)
-    rows = r.where(r.ops, _STRIDED, exact=True) & (r.ops["thread"] == r.main_thread)
-    rows &= cover.holds(r.ops["start"])
-    loop = {s.place for s in loops(p)}
-    for site in p.op_sites(rows):
-        if site.place is not None and site.place not in loop:
-            return r.named(r.ops, int(site.rows[0])).removeprefix("aten::"), site.place
-    return None
-
-
 def slow_functions(p: Profile) -> list[Slow]:
     """The user's functions that loading spends its time in, from the data set's own down to the one that holds it."""
     r = p.rank
@@ -126,7 +103,7 @@ def slow_functions(p: Profile) -> list[Slow]:
     itself = r.user_frame == np.arange(len(r.frames))
     rows = itself & (r.frames["thread"] == r.main_thread) & waits(p).holds(r.frames["start"])
     found: list[Slow] = []
-    caller = _caller(p)
+    caller = callers(p)
     level = rows & ~rows[np.maximum(caller, 0)]
     least = MOST * waits(p).total
     while level.any():
@@ -140,7 +117,7 @@ def slow_functions(p: Profile) -> list[Slow]:
     return found
 
 
-def _caller(p: Profile) -> Rows:
+def callers(p: Profile) -> Rows:
     """For each frame the user's nearest frame around it, itself not counted."""
     parent = p.rank.frame_nest.parent
     return np.where(parent >= 0, p.rank.user_frame[np.maximum(parent, 0)], -1)

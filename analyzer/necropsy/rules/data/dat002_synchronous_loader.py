@@ -36,15 +36,17 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from necropsy.evidence.traces import Traces
-from necropsy.finding import Fact, Finding, Fix, Place, Severity
+from necropsy.finding import Fact, Finding, Fix, Severity
 from necropsy.rule import rule
 from necropsy.trace.claim import about, in_function, ms, named, part
 
 if TYPE_CHECKING:
     from necropsy.trace.loading import Slow
     from necropsy.trace.profile import Profile
+    from necropsy.trace.stacking import Scattered
 
 STACKING: Final = 0.5  # part of loading from which collating is where it goes
+STACKED: Final = 0.05  # part of the steps from which DAT007 tells of samples that are not contiguous
 
 
 class Thresholds(Struct, frozen=True):
@@ -66,14 +68,15 @@ def check(traces: Traces, t: Thresholds) -> Iterator[Finding]:
 
 
 def _finding(p: Profile) -> Finding:
-    from necropsy.trace.loading import collating, loops, slow_functions, strided, waits
+    from necropsy.trace.loading import loops, slow_functions, waits
+    from necropsy.trace.stacking import collating
 
     waited, sites, slow = p.partition.total("data loading"), loops(p), slow_functions(p)
     first = sites[0].place if sites else None
     idle = "while the GPU does nothing" if not p.cpu_only else "before it can compute"
     facts: dict[str, Fact] = {"batches": sum(s.count for s in sites)}
     stacking = collating(p)
-    view = strided(p) if stacking >= STACKING else None
+    view = _turned(p) if stacking >= STACKING else None
     where = ""
     if slow:
         whole = waits(p).total
@@ -89,14 +92,22 @@ def _finding(p: Profile) -> Finding:
         Severity.WARNING,
         shows="enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
         ns=waited,
-        places=[first, *(s.place for s in reversed(slow)), view[1] if view else None],
+        places=[first, *(s.place for s in reversed(slow)), view.place if view else None],
         event=f"loading@{p.input}",
         facts=facts,
         fixes=_fixes(p, slow, view),
     )
 
 
-def _fixes(p: Profile, slow: list[Slow], view: tuple[str, Place | None] | None) -> tuple[Fix, ...]:
+def _turned(p: Profile) -> Scattered | None:
+    """The view that leaves samples out of order, where it costs too little for DAT007 to tell it."""
+    from necropsy.trace.stacking import scattered
+
+    found = scattered(p)
+    return found if found is not None and p.share(found.ns) < STACKED else None
+
+
+def _fixes(p: Profile, slow: list[Slow], view: Scattered | None) -> tuple[Fix, ...]:
     from necropsy.trace.loading import pageable
 
     pinned = ", pin_memory=True" if pageable(p) else ""
@@ -108,7 +119,7 @@ def _fixes(p: Profile, slow: list[Slow], view: tuple[str, Place | None] | None) 
         fixes.append(Fix(cheaper, "code"))
     if view is not None:
         contiguous = (
-            f"Try `.contiguous()` behind `{view[0]}` in `{named(view[1])}`: "
+            f"Try `.contiguous()` behind `{view.view}` in `{named(view.place)}`: "
             "stacking samples that are not contiguous copies element by element"
         )
         fixes.append(Fix(contiguous, "code"))
