@@ -27,7 +27,11 @@ WANTED: Final = lazily(
     r"|smsp__(?:sass_)?average_\w+\.(?:ratio|pct|max_rate)|smsp__issue_\w+\.avg\.\w+|smsp__warps_\w+\.avg\.\w+"
     r"|sm__warps_active\.avg\.\w+|smsp?__maximum_warps\w*|sm__ops_path_\w+\.sum(?:\.per_cycle_elapsed|\.peak_sustained)"
     r"|smsp__sass_branch_targets_threads_divergent\.\w+|smsp__pcsamp_\w+"
-    r"|launch__(?!occupancy_per_)\w+|derived__(?!pct_occupancy|tempMetric)\w+[\w.]*|device__attribute_\w+|profiler__\w+"
+    r"|launch__(?!occupancy_per_)\w+|derived__(?!pct_occupancy|tempMetric)\w+[\w.]*|profiler__\w+"
+    # Of 160 attributes those that say which device it is, and what it holds: reading one costs 50 us a launch.
+    r"|device__attribute_(?:display_name|compute_capability_m\w+|device_index|multiprocessor_count|total_memory|l2_cache\w+"
+    r"|max_\w+_per_(?:multiprocessor|block)|max_\w+_frequency_khz|clock_rate|memory_clock_rate|global_memory_bus_width"
+    r"|ecc_enabled|warp_size)"
     r"|dram__(?:bytes|sectors)\w*\.sum(?:\.per_second|\.peak_sustained|\.pct_of_peak_sustained_elapsed)?"
     r"|l1tex__(?:data|t)_\w+\.(?:sum|pct)|l1tex__m_\w*bytes\w*\.sum(?:\.per_second)?"
     r"|lts__(?:t_(?:sectors|bytes|requests|sector)|average_gcomp|gcomp|d_sectors|lts2xbar)\w*"

@@ -31,6 +31,7 @@ _LIBRARY: Final = lazily(
 )
 _SECTION: Final = lazily(r"@section:[^:@]*:([^@]*)@")
 _URL: Final = lazily(r"@url:([^:@]*):([^@]*)@")
+_SCALES: Final[dict[str, float | None]] = {}
 _KINDS: Final = {2: OPTIMIZE, 3: WARN, 4: FAIL}  # MsgType of ncu_report: 0 none, 1 OK
 
 
@@ -117,14 +118,22 @@ def _metrics(action: Any) -> tuple[dict[str, float], dict[str, str]]:
         metric = action.metric_by_name(name)
         if metric is None or not metric.has_value():
             continue
-        if metric.kind() == metric.ValueKind_STRING:
+        scale = _scale(metric, name)
+        if scale is None:
             if by_identity(name):
                 words[name] = str(metric.as_string())
             continue
         value = float(metric.as_double())
         if value - value == 0:  # neither nan nor infinite
-            numbers[name] = value * factor(metric.unit())
+            numbers[name] = value * scale
     return numbers, words
+
+
+def _scale(metric: Any, name: str) -> float | None:
+    """By what its values are multiplied for base units; None for words. The same in all launches of a report."""
+    if name not in _SCALES:
+        _SCALES[name] = None if metric.kind() == metric.ValueKind_STRING else factor(metric.unit())
+    return _SCALES[name]
 
 
 def _rules(action: Any) -> Iterator[RuleResult]:
