@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct, field
@@ -52,7 +53,12 @@ def of_compiler(origin: Origin) -> bool:
     """Whether the logger of torch's compiler wrote the line."""
     if origin.place is None:
         return False
-    return bool(origin.artifact) or _COMPILER.search(origin.place[0]) is not None
+    return bool(origin.artifact) or _of_compiler(origin.place[0])
+
+
+@lru_cache(maxsize=1024)
+def _of_compiler(file: str) -> bool:
+    return _COMPILER.search(file) is not None
 
 
 def head_of(line: bytes, text: str) -> bytes:
@@ -64,8 +70,9 @@ def head_of(line: bytes, text: str) -> bytes:
 class Entry(Struct):
     """An open entry: its first line's message, where it ends, its writer, the bytes of its head, its further lines.
 
-    A `muted` one is passed over: so many alike ones were read that it is only counted. One that is `over` waits for
-    its end: the next line of its writer is another message.
+    Lines that were taken together stay bytes with their heads until the message is asked for. A `muted` one is passed
+    over: so many alike ones were read that it is only counted. One that is `over` waits for its end: the next line of
+    its writer is another message.
     """
 
     head: Message
@@ -76,7 +83,8 @@ class Entry(Struct):
     closed: bool = False
     over: bool = False
     kinds: Sequence[MessageFormat] | None = None  # whose literals the first line holds, where that is known
-    lines: list[str] = field(default_factory=list)
+    count: int = 0  # further lines
+    parts: list[str | bytes] = field(default_factory=list)  # a line, or several as they stand behind the first's head
 
     def goes_on(self, line: bytes, end: int) -> bool:
         """Whether a line bears the very head of this entry, and takes it: most lines of a log under `TORCH_LOGS` do."""
@@ -85,7 +93,7 @@ class Entry(Struct):
             or not self.prefix
             or not line.startswith(self.prefix)
             or self.prefix.endswith(b":")
-            or len(self.lines) >= MAX_LINES
+            or self.count >= MAX_LINES
             or _CONTROL.search(line) is not None
         ):
             return False
@@ -98,7 +106,7 @@ class Entry(Struct):
         `base` is the offset of the chunk. What `goes_on` decides line by line.
         """
         prefix, end, count = self.prefix, begin, 0
-        room = MAX_LINES - len(self.lines) if prefix and not prefix.endswith(b":") else 0
+        room = MAX_LINES - self.count if prefix and not prefix.endswith(b":") else 0
         while count < room and chunk.startswith(prefix, end):
             stop = chunk.find(b"\n", end)
             if not 0 <= stop < end + LONG_LINE:
@@ -107,8 +115,9 @@ class Entry(Struct):
         taken = chunk[begin : end - 1]
         if not count or len(taken.translate(None, _CONTROLS)) != len(taken):  # ten times as fast as a pattern
             return begin, 0
-        lines = taken[len(prefix) :].split(b"\n" + prefix)
-        self.lines += [line.decode("utf-8", "replace") for line in lines]
+        if not self.muted:
+            self.parts.append(taken[len(prefix) :])
+        self.count += count
         self.end = base + end - 1
         return end, count
 
@@ -139,8 +148,8 @@ class Entry(Struct):
         """Whether a line with that head, or without one, goes on with this entry."""
         mine = self.head.origin
         if not headed:
-            return self.loose and len(self.lines) < MAX_LOOSE and not BEGINS.match(text) and not self._over(text)
-        if len(self.lines) >= MAX_LINES or self.loose:
+            return self.loose and self.count < MAX_LOOSE and not BEGINS.match(text) and not self._over(text)
+        if self.count >= MAX_LINES or self.loose:
             return False
         if (origin.compile_id, origin.artifact) != (mine.compile_id, mine.artifact):
             return False
@@ -156,16 +165,23 @@ class Entry(Struct):
             return False
         if self.head.text.startswith("Recompiling"):
             return True
-        stack = next((n for n, line in enumerate(self.lines) if _STACK.search(line)), None)
-        return stack is not None and any('File "' in line for line in self.lines[stack:])
+        lines = [self._plain(part) for part in self.parts]
+        stack = next((n for n, line in enumerate(lines) if _STACK.search(line)), None)
+        return stack is not None and any('File "' in line for line in lines[stack:])
+
+    def _plain(self, part: str | bytes) -> str:
+        if isinstance(part, str):
+            return part
+        return part.replace(b"\n" + self.prefix, b"\n").decode("utf-8", "replace")
 
     def feed(self, text: str, end: int) -> None:
         """One more line."""
-        self.lines.append(text)
+        self.parts.append(text)
+        self.count += 1
         self.end = end
 
     def message(self) -> Message:
         """The whole entry."""
         a = self.head.anchor
-        text = "\n".join([self.head.text, *self.lines])
+        text = "\n".join([self.head.text, *map(self._plain, self.parts)])
         return replace(self.head, text=text, anchor=Anchor(a.input, a.start, self.end, a.line, a.text))

@@ -8,7 +8,6 @@ otherwise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -21,9 +20,11 @@ from necropsy_parsers.tallies import all_tallies
 from necropsy_parsers.text.attempt import AttemptCounter
 from necropsy_parsers.text.clean import pieces, split_glued
 from necropsy_parsers.text.entry import BEGINS, Entry, head_of, of_compiler
+from necropsy_parsers.text.memory import Memory
 from necropsy_parsers.text.naming import NOBODY, Named
 from necropsy_parsers.text.plain import ANYBODY, PROGRESS, TEARDOWN, TextRun, is_error
 from necropsy_parsers.text.prefix import Peeled, Peeler
+from necropsy_parsers.text.repeats import FOLD_ENTRIES_AFTER, Repeats, shape_of
 from necropsy_parsers.text.scan import Gap, RawLine, Scanner, Taken
 from necropsy_parsers.text.tail import last_words
 from necropsy_parsers.text.tallying import Tallies, postponed
@@ -38,9 +39,6 @@ PATIENCE: Final = 40  # lines of others after which a silent writer's message is
 TRACE_PATIENCE: Final = 200  # the same of a traceback in its middle, which torn apart is lost
 WATCH: Final = 60  # lines read after a traceback: did its writer go on working?
 SAMPLE_LINES: Final = 400  # of the head, for `vote`
-_SHAPE: Final = re.compile(r"0x[0-9a-f]+|\d+")
-FOLD_AFTER: Final = 200  # identical messages (numbers aside) of one writer that are still read one by one
-FOLD_ENTRIES_AFTER: Final = 2000  # the same of entries of torch's log, whose repeats are what is to be counted
 
 
 class LogReader:
@@ -64,7 +62,8 @@ class LogReader:
         self._defaults = defaults
         self._now: Stamp | None = None
         self._last_unnamed = UNKNOWN
-        self._shapes: dict[tuple[str, str], int] = {}
+        self._repeats = Repeats(name, issues)
+        self._memory = Memory()
         later = postponed() if postpone else ()
         self.tallies = Tallies(name, first_seq, self._whose, issues, kinds=all_tallies(), later=later)
         self._repeated: dict[str, PythonTraceback] = {}
@@ -249,12 +248,12 @@ class LogReader:
     def _open_block(self, writer: Writer, raw: RawLine, peeled: Peeled) -> Iterator[Record]:
         anchor = self._anchor(raw, peeled.text)
         if (peeled.headed and of_compiler(peeled.origin)) or (not peeled.headed and BEGINS.match(peeled.text)):
-            muted = self._folded(peeled.origin, peeled.text[:200], FOLD_ENTRIES_AFTER)
+            muted = self._repeats.folded(peeled.origin, peeled.text[:200], FOLD_ENTRIES_AFTER)
             seq, attempt = raw.start + self._seq, self._attempts.current
             head = Message(peeled.text, anchor, peeled.origin, seq, attempt, headed=peeled.headed)
             writer.entry = self._entry = Entry(head, raw.end, writer.number, head_of(raw.data, peeled.text), muted)
             return
-        if not raw.sampled and self._folded(peeled.origin, peeled.text[:200]):
+        if not raw.sampled and self._repeats.folded(peeled.origin, peeled.text[:200]):
             return
         writer.block = Message(
             peeled.text, anchor, peeled.origin, raw.start + self._seq, self._attempts.current, peeled.headed
@@ -267,7 +266,8 @@ class LogReader:
         if (entry := writer.entry) is not None:
             writer.entry, entry.closed = None, True
             if not entry.muted:
-                yield from self._read(entry.message(), None if entry.lines else entry.kinds)
+                message = entry.message()
+                yield from self._told(message, self._memory.read(message, None if entry.count else entry.kinds))
 
     def _close_stale(self, number: int) -> Iterator[Record]:
         """Ends what a writer that has long been silent left open: it makes every line worth reading."""
@@ -278,17 +278,6 @@ class LogReader:
         if not writer.trace.waiting or number - heard > max(TRACE_PATIENCE, 20 * len(self._heard)):
             del self._open[oldest]
             yield from self._close(writer)
-
-    def _folded(self, origin: Origin, text: str, after: int = FOLD_AFTER) -> bool:
-        """Whether so many alike ones of this writer were read that this one is only counted."""
-        shape = (f"{origin.rank} {origin.local_rank} {origin.source}", _SHAPE.sub("0", text))
-        seen = self._shapes.get(shape, 0) + 1
-        if len(self._shapes) < 50_000 or shape in self._shapes:
-            self._shapes[shape] = seen
-        if seen <= after:
-            return False
-        self.issues.add("text/repeats-folded", self.name, unit="messages")
-        return True
 
     def _extend(self, writer: Writer, text: str, end: int) -> None:
         b = writer.block
@@ -303,7 +292,10 @@ class LogReader:
             yield from self._read(block, writer.block_kinds)
 
     def _read(self, message: Message, kinds: Sequence[MessageFormat] | None = None) -> Iterator[Record]:
-        records = list(read_all(message, kinds))
+        yield from self._told(message, list(read_all(message, kinds)))
+
+    def _told(self, message: Message, records: list[Record]) -> Iterator[Record]:
+        """What was read from a message; that nothing was is counted, where it is an error."""
         if not records:
             self._unknown(message.first, message.origin, message.anchor)
         yield from records
@@ -345,8 +337,8 @@ class LogReader:
         last = chain[-1]
         where = last.frames[-1].line if last.frames else None
         shape = f"{kind} {len(chain)} {where} {last.type}: {last.text[:200]}"
-        if self._folded(origin, shape):
-            self._repeated[f"{origin.rank} {_SHAPE.sub('0', shape)}"] = record
+        if self._repeats.folded(origin, shape):
+            self._repeated[f"{origin.rank} {shape_of(shape)}"] = record
         else:
             yield from told(record)
 

@@ -90,20 +90,20 @@ def _journal(o: Origin, m: re.Match[str]) -> Origin:
 
 
 def _glog(o: Origin, m: re.Match[str]) -> Origin:
-    told = m.groupdict()
-    pid = told["pid"]
-    return Origin(  # three times as fast as `replace`, and half of a compiler's log comes through here
-        rank=o.rank,
-        local_rank=o.local_rank,
-        host=o.host,
-        pid=int(pid) if pid else o.pid,
-        source=o.source,
-        stream=o.stream,
-        level=told["level"],
-        place=(told["file"], int(told["line"])),
-        time=(glog_stamp(told["time"]) if told["time"] else None) or o.time,
-        compile_id=told.get("compile_id") or "",
-        artifact=told.get("artifact") or "",
+    level, time, pid, file, line, *more = m.groups()
+    compile_id, artifact = more or ("", "")
+    return Origin(  # a third of the time of `replace`, and half of a compiler's log comes through here
+        o.rank,
+        o.local_rank,
+        o.host,
+        int(pid) if pid else o.pid,
+        o.source,
+        o.stream,
+        level,
+        (file, int(line)),
+        (glog_stamp(time) if time else None) or o.time,
+        compile_id or "",
+        artifact or "",
     )
 
 

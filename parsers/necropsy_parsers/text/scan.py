@@ -80,6 +80,7 @@ class Scanner:
         self._busy = busy
         self._take = take
         self.lines = 0
+        self._before = 0  # of them, those before the chunk that is being read
         self.bytes = 0
 
     @property
@@ -92,6 +93,7 @@ class Scanner:
         open_line = False  # the previous chunk ended inside a (very long) line
         for chunk in chunks:
             base = self.bytes
+            self._before = self.lines
             position = 0
             if open_line:
                 position = self._rest_of_line(chunk)
@@ -141,7 +143,7 @@ class Scanner:
         return len(chunk) if stop < 0 else stop + 1
 
     def _gap(self, chunk: bytes, base: int, begin: int, end: int) -> Gap:
-        lines = lines_before(chunk, end) - lines_before(chunk, begin)
+        lines = lines_before(chunk, end) - (self.lines - self._before)
         whole = lines + (not chunk.endswith(b"\n", begin, end))
         gap = Gap(base + begin, base + end, self.lines + 1, whole, chunk[max(begin, end - TAIL) : end].rstrip(b"\n"))
         self.lines += lines

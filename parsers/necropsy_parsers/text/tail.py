@@ -22,11 +22,11 @@ def last_words(tail: bytes, peeler: Peeler, placed: Callable[[Peeled], Peeled]) 
 
     `placed` keeps the last clock reading, whoever's line it is on, for lines without one.
     """
-    lines = tail.split(b"\n")
-    final = placed(peeler.peel(pieces(lines[-1])[-1]))
+    final = placed(peeler.peel(pieces(tail[tail.rfind(b"\n") + 1 :])[-1]))
     last, found = final.key, {"": final}
     if not last or of_compiler(final.origin):
         return [final]
+    lines = tail.split(b"\n")
     clocks = _CLOCK.search(tail) is not None
     quick = not clocks or final.origin.time is not None
     passed: list[str] = []  # lines of writers that are known: no more is asked of them than their clock
