@@ -213,3 +213,4 @@ def test_a_job_without_steps_is_recorded_from_the_start(tmp_path: Path, tool: Pa
     assert done.returncode == 0, done.stderr
     (trace,) = (tmp_path / "run").glob("trace-*")
     assert "aten::mm" in trace.read_text()
+    assert "ProfilerStep" not in trace.read_text()

@@ -54,10 +54,13 @@ class Window:
         self._unregister: Callable[[], None] | None = None
         self._termination = Termination(process)
 
-    def begin(self, step: int, *, warm: bool = True, frames: bool = True, early: bool = False) -> None:
-        """Start with the step of that number, which is about to begin; `frames`: with Python's frames.
+    def begin(
+        self, step: int, *, warm: bool = True, frames: bool = True, early: bool = False, ranges: bool = True
+    ) -> None:
+        """Start with the step of that number, which is about to begin.
 
-        An `early` recording is given up when another one begins, and when it has lasted too long.
+        `frames`: with Python's frames; `ranges`: with a range around each step. An `early` recording is given up when
+        another one begins, and when it has lasted too long.
         """
         if self.early and self.state == "recording":
             self._give_up("steps begin")
@@ -68,6 +71,7 @@ class Window:
             self.state = "over"
             return
         self._prof = _profile(self._process, frames)
+        self._prof.record_steps = ranges
         self._prof.step_num = step
         self._prof.schedule = lambda n: _action("WARMUP" if warm and n == step else "RECORD")
         self._prof.current_action = self._prof.schedule(step)

@@ -47,7 +47,7 @@ class Recorder:
             return
         later.after(PATIENCE, self._without_steps)
         if self._process.option("early", False):
-            self._do(lambda: self._window.begin(0, warm=False, frames=False, early=True))
+            self._do(lambda: self._window.begin(0, warm=False, frames=False, early=True, ranges=False))
 
     def _boundary(self, step: int) -> None:
         if capturing():
@@ -90,7 +90,7 @@ class Recorder:
         torch: Any = sys.modules["torch"]
         if torch.cuda.is_initialized() and not self._steps.optimizers and not self._steps.kind:
             frames = "torch._dynamo" not in sys.modules
-            self._do(lambda: self._window.begin(0, warm=False, frames=frames))
+            self._do(lambda: self._window.begin(0, warm=False, frames=frames, ranges=False))
             later.after(BY_TIME, lambda: self._do(lambda: self._window.end("no steps were seen: some seconds")))
         else:
             later.after(PATIENCE, self._without_steps)
