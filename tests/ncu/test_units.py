@@ -93,6 +93,12 @@ def test_sections_have_identifiers(name: str, identifier: str) -> None:
         ("triton_red_fused_add_0", "triton_red_fused_add_0"),
         ("void at::<unnamed>::k<int, void f(g)::[lambda() (instance 1)]::operator ()() const>(T3, T4)", "k"),
         ("void (anonymous namespace)::softmax_warp<float, 9>(float *)", "softmax_warp"),
+        ("void unnamed>::fill_kernel<float, 4>(float, Policy)", "fill_kernel"),  # as summaries of 2025 print them
+        (
+            "void vectorized_kernel<4, unnamed>::scale(Iter &)::[lambda() (instance 1)], std::array<char *, 2>>(int, T2)",
+            "vectorized_kernel",
+        ),
+        ("void (anonymous namespace)::softmax<(anonymous namespace)::Exp>(float *)", "softmax"),
     ],
 )
 def test_functions_have_their_own_name(kernel: str, function: str) -> None:

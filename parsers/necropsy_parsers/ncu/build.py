@@ -13,6 +13,9 @@ from necropsy_parsers.records import Anchor, Frame
 _DIMS: Final = re.compile(r"\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?$")
 _ARGUMENTS: Final = re.compile(r"[A-Za-z_~][\w~]*(?=\s*(?:<|\(|$))")
 
+# Anonymous namespaces; summaries of 2025 print them without the bracket that opens.
+_UNNAMED: Final = re.compile(r"<?\bunnamed>::|\(anonymous namespace\)::")
+
 
 def dims(text: str) -> Dims | None:
     """`(128, 1, 1)` or `128,1,1`."""
@@ -23,6 +26,7 @@ def dims(text: str) -> Dims | None:
 def function_of(kernel: str) -> str:
     """The function's own name: `Kernel2` of `void cutlass::Kernel2<cutlass_80_simt_sgemm>(T1::Params)`."""
     depth, plain = 0, []
+    kernel = _UNNAMED.sub("", kernel)
     for char in kernel:  # what stands in templates and arguments may be functions, too
         if char in "<(" and depth >= 0:
             depth += 1
