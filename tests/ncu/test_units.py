@@ -95,7 +95,7 @@ def test_sections_have_identifiers(name: str, identifier: str) -> None:
         ("void (anonymous namespace)::softmax_warp<float, 9>(float *)", "softmax_warp"),
         ("void unnamed>::fill_kernel<float, 4>(float, Policy)", "fill_kernel"),  # as summaries of 2025 print them
         (
-            "void vectorized_kernel<4, unnamed>::scale(Iter &)::[lambda() (instance 1)], std::array<char *, 2>>(int, T2)",
+            "void vectorized_kernel<4, unnamed>::scale(It &)::[lambda() (instance 1)], std::array<char *, 2>>(int)",
             "vectorized_kernel",
         ),
         ("void (anonymous namespace)::softmax<(anonymous namespace)::Exp>(float *)", "softmax"),

@@ -163,6 +163,8 @@ def test_sectors_that_l1_finds_again_are_not_lost(used: float, hit: float, lost:
         ("triton_poi_fused_add_relu_0", "compiled"),
         ("my_softmax_rows(float *)", "own"),
         ("gather_edges(const int *, float *)", "own"),
+        ("vectorized_elementwise_kernel", advice.ELEMENTWISE),  # as --print-kernel-base function prints it
+        ("elementwise_kernel", advice.OWN),  # whoever names a kernel so: torch's has a namespace
     ],
 )
 def test_whose_kernel_it_is(name: str, kind: str) -> None:

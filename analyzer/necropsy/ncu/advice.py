@@ -19,7 +19,13 @@ _RANDOM: Final = re.compile(r"distribution_|philox|fused_dropout", re.I)
 _REDUCE: Final = re.compile(r"reduce_kernel|softmax|SoftMax|layer_?norm|batch_?norm|rms_?norm|cub::Device(?:Reduce|Scan"
                             r"|Segmented|Radix)", re.I)  # fmt: skip
 _PRODUCT: Final = re.compile(r"gemm|gemv|xmma|nvjet|cutlass|splitK|cublas|Cijk_", re.I)
-_LIBRARY: Final = re.compile(r"\bat::|\bc10::|cudnn|cublas|nccl|\bcub::|thrust::|tensorrt|flashinfer|vllm::")
+# Namespaces; where only functions are printed (`--print-kernel-base function`), names that torch alone gives.
+_LIBRARY: Final = re.compile(
+    r"\bat::|\bc10::|cudnn|cublas|nccl|\bcub::|thrust::|tensorrt|flashinfer|vllm::"
+    r"|\b(?:(?:vectorized|unrolled|index)_elementwise_kernel|distribution_elementwise_grid_stride_kernel"
+    r"|vectorized_gather_kernel|vectorized_layer_norm_kernel|multi_tensor_apply_kernel|CatArrayBatchedCopy\w*"
+    r"|indexSelect(?:Large|Small)Index|cunn_SoftMax\w*|softmax_warp_(?:for|back)ward)\b"
+)
 
 COPY, CAST, ELEMENTWISE, GATHER, RANDOM, REDUCE = "copy", "cast", "elementwise", "gather", "random", "reduction"
 ATTENTION, CONVOLUTION, PRODUCT, LAYOUT = "attention", "convolution", "product", "layout"
