@@ -60,6 +60,7 @@ _REFUSED: Final = b"__fusion] cannot fuse "
 _OLDER_HEAD: Final = b"__fusion: ["
 PIECE: Final = 32 * 1024  # bytes that are counted at once; most hold refusals for few reasons
 USUAL: Final = 8  # reasons seen first
+DENSE: Final = 64  # refusals in a piece from which on to search for each usual reason is faster than to look at all
 # What is true of most pairs in any graph and nothing to act on (WhyNoFuse, torch/_inductor/scheduler.py 2.2 to 2.13).
 _TRIVIAL: Final = re.compile(
     r"no shared data$|intermediate nodes between|node[12] (?:is|must)|will create cycle|grouped node|templates? "
@@ -269,6 +270,8 @@ def _said(chunk: bytes, begin: int, end: int, usual: Iterable[bytes]) -> dict[by
     there are others among them.
     """
     refused = chunk.count(_REFUSED, begin, end)
+    if 0 < refused < DENSE:  # among lists of candidates
+        return Counter(_SAID.findall(chunk, begin, end))
     said = {r: chunk.count(b": " + r + b"\n", begin, end) for r in usual} if refused else {}
     if sum(said.values()) != refused or chunk.find(_OLDER_HEAD, begin, end) >= 0:
         return Counter(_SAID.findall(chunk, begin, end))

@@ -19,6 +19,7 @@ from msgspec import Struct
 from necropsy_parsers.inductor.code import LINE, CodeReader
 from necropsy_parsers.inductor.records import GeneratedCode
 from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -51,7 +52,6 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the code of a chunk."""
-        counted = (0, line)
         for m in _LINE.finditer(chunk):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             who, origin = self._who(chunk[begin : m.start()])
@@ -59,11 +59,11 @@ class Tally:
             if graph is None or m["begin"] is not None or (m["graph"] is not None and graph.reader.calls):
                 if len(self._graphs) >= MAX_GRAPHS:
                     return
-                counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
+                number = line + lines_before(chunk, begin) + 1
                 end = chunk.find(b"\n", m.end())
                 end = len(chunk) if end < 0 else end
                 said = chunk[m.start() : end].split(b" ", 1)[1].decode("utf-8", "replace")[:200]
-                anchor = Anchor(self._name, start + begin, start + end, counted[1] + 1, said)
+                anchor = Anchor(self._name, start + begin, start + end, number, said)
                 graph = self._open[who] = _Graph(anchor, origin, CodeReader())
                 self._graphs.append(graph)
             graph.reader.take(m)

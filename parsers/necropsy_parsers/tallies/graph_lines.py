@@ -20,6 +20,7 @@ from msgspec import Struct
 from necropsy_parsers.inductor.graph import LINE, GraphReader, stage_of
 from necropsy_parsers.inductor.records import GraphLines
 from necropsy_parsers.records import Anchor, Origin, Record
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -61,7 +62,6 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the graphs of a chunk."""
-        counted = (0, line)
         for m in _LINE.finditer(chunk):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             who, origin = self._who(chunk[begin : m.start()], m["artifact"])
@@ -69,8 +69,8 @@ class Tally:
             if graph is None or m["traced"] is not None or (m["title"] is not None and graph.reader.nodes):
                 if len(self._graphs) >= MAX_GRAPHS or self._nodes >= MAX_NODES:
                     return
-                counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
-                anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, "")
+                number = line + lines_before(chunk, begin) + 1
+                anchor = Anchor(self._name, start + begin, start + m.end(), number, "")
                 graph = self._open[who] = _Graph(anchor, origin, who[3], GraphReader())
                 self._graphs.append(graph)
             graph.reader.take(m)

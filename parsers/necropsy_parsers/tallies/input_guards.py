@@ -18,6 +18,7 @@ from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Anchor, Frame, Postponed, Record
 from necropsy_parsers.tallies import Whose, places
 from necropsy_parsers.text.guard_failure import failure
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "input_guards"
@@ -63,7 +64,6 @@ class Tally:
         """Keep the lines of a chunk."""
         # Of 2.4 and later the older words stand in each tree, too, and tell nothing more.
         newer = _TENSOR in chunk
-        counted = 0
         for position in places(chunk, _TENSOR if newer else _OLDER):
             if len(self._lines) >= MAX_GUARDS:
                 return
@@ -78,9 +78,8 @@ class Tally:
                 continue
             end = chunk.find(b"\n", position)
             end = len(chunk) if end < 0 else end
-            line += chunk.count(b"\n", counted, begin)
-            counted = begin
-            self._lines.append((start + begin, line + 1, chunk[begin : min(end, begin + _LONGEST)]))
+            number = line + lines_before(chunk, begin) + 1
+            self._lines.append((start + begin, number, chunk[begin : min(end, begin + _LONGEST)]))
 
     def records(self) -> Iterator[Record]:
         """One record for all."""

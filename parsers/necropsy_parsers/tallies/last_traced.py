@@ -64,9 +64,9 @@ class Tally:
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the last lines of a chunk."""
         self._end = start + len(chunk)
-        last = chunk.rfind(_MARK)
-        begin = chunk.rfind(b"\n", 0, max(0, last - NEAR)) + 1 if last >= 0 else len(chunk)
-        if last >= 0 and self._end - (start + last) <= NEAR:
+        last = chunk.rfind(_MARK, max(0, len(chunk) - NEAR))
+        begin = chunk.rfind(b"\n", 0, max(0, last - NEAR)) + 1
+        if last >= 0:
             for m in _LINE.finditer(chunk, begin):
                 self._take(m, start, line, chunk)
         self._processes = {k: p for k, p in self._processes.items() if self._end - p.anchor.end <= NEAR}

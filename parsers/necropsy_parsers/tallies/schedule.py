@@ -15,6 +15,7 @@ from typing import Final
 
 from necropsy_parsers.inductor.records import KernelPlan
 from necropsy_parsers.records import Anchor, Record
+from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
 
@@ -38,13 +39,12 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the lists of a chunk."""
-        counted = (0, line)
         for m in _PLAN.finditer(chunk):
             if len(self._plans) >= MAX_KERNELS:
                 return
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
-            counted = (begin, counted[1] + chunk.count(b"\n", counted[0], begin))
-            anchor = Anchor(self._name, start + begin, start + m.end(), counted[1] + 1, "")
+            number = line + lines_before(chunk, begin) + 1
+            anchor = Anchor(self._name, start + begin, start + m.end(), number, "")
             nodes = tuple(n.decode() for n in _NODE.findall(m["nodes"]))
             origin = origin_of(chunk[begin : m.start()], "schedule")
             self._plans.append(KernelPlan(anchor, self._name, nodes, origin=origin, seq=self._seq + anchor.start))
