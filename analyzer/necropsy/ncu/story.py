@@ -16,6 +16,7 @@ from necropsy.ncu.figures import figures, headroom
 from necropsy.ncu.groups import Group, groups
 from necropsy.ncu.lines import places
 from necropsy.ncu.roofline import roofline
+from necropsy.ncu.traced import weighed
 from necropsy.trace.claim import ms, part
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ ORDER: Final = (
     "KRN005", "KRN014", "KRN012", "KRN008", "KRN007", "FUS009", "KRN011", "KRN001", "KRN003", "KRN004", "MEM011",
 )  # fmt: skip
 ALL_OF: Final = 0.995
+MINOR: Final = 0.2  # part of what the busier side of the GPU leaves below which a cause explains no other verdict
 Beside = tuple["InductorKernels | None", "Traces | None"]
 
 
@@ -108,14 +110,21 @@ def tell(
 ) -> Finding:
     """The finding: its weight by what could be gained, its cost by NVIDIA's estimate where there is one.
 
-    `gain` is this rule's own estimate (0 to 1), so that a report and its export weigh the same.
+    `gain` is this rule's own estimate (0 to 1), so that a report and its export weigh the same. A trace that shows the
+    same kernel tells what it is a part of: the steps' time, and not just what was profiled.
     """
     heard = list(heard)
     theirs = estimate(heard)
     roof = roofline(group.row)
     mine = gain if gain is not None else theirs
-    worth = mine is not None and (group.share if group.share is not None else 1.0) * mine >= t.loss
+    where = places(group, *beside)
+    traces = beside[1]
+    seen = weighed(group.row, next(iter(where), None), traces) if traces is not None else None
+    share = seen.share if seen is not None else group.share
+    worth = mine is not None and (share if share is not None else 1.0) * mine >= t.loss
     facts = dict(more.pop("facts", {})) | figures(group.row)
+    if seen is not None:
+        facts["in the trace"] = f"{seen.launches:,} launches, {ms(seen.ns)}, {part(seen.share)} of the steps"
     if roof.share is not None and roof.intensity is not None and roof.ridge is not None:
         at = f"{roof.intensity:.2g} operations a byte (arithmetic limits from {roof.ridge:.3g} on)"
         facts["roofline"] = f"{part(roof.share)} of what is possible at {at}"
@@ -126,9 +135,16 @@ def tell(
         message,
         Severity.WARNING if worth and not note else Severity.NOTE,
         gain=theirs if theirs is not None else mine,
-        places=places(group, *beside),
+        places=where,
+        seen=seen,
         facts=facts,
         event=event(code, group),
-        claims=weaker(code, group),
+        claims=frozenset() if _is_minor(mine, group) else weaker(code, group),
         **more,
     )
+
+
+def _is_minor(gain: float | None, group: Group) -> bool:
+    """Whether a cause leaves most of what the kernel loses unexplained."""
+    room = headroom(group.row)
+    return gain is not None and room is not None and gain < MINOR * room

@@ -123,7 +123,8 @@ def _finding(group: Group, threads: int, idle: float, rules: NcuRules, t: Thresh
     return tell(
         "KRN006",
         group,
-        f"{clause(group)} has blocks of {threads} threads, no multiple of {WARP}: of {warps} warp{'s' * (warps > 1)} "
+        f"{clause(group)} has blocks of {threads} thread{'s' * (threads > 1)}, no multiple of {WARP}: of {warps} "
+        f"warp{'s' * (warps > 1)} "
         f"{part(idle)} of the threads never work.",
         t,
         beside=beside,
