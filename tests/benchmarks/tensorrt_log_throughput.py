@@ -1,17 +1,22 @@
 """How fast verbose build logs of TensorRT are analyzed: megabytes a second of processor time, and peak memory.
 
-    python -m tests.benchmarks.tensorrt_log_throughput [--sizes 20 100] [--folder DIR]
+    python -m tests.benchmarks.tensorrt_log_throughput [--sizes 20 100] [--base build.log ...] [--folder DIR]
 
-All rules are on. The logs are made in the proportions of a real one (TensorRT 8.6, a convolutional network in fp16 and
+All rules are on. `made` is a log in the proportions of a real one (TensorRT 8.6, a convolutional network in fp16 and
 int8): tactics with long kernel names, three times as many reformats as layers, then the list of layers. Names, times
-and numbers of tactics differ. The floor is counting line feeds with `bytes.count` in the same run.
+and numbers of tactics differ. `--base` adds real verbose logs, plain or .gz, in two forms: `one build`, whose timing is
+repeated, and `builds`, the whole log again and again; each time with other layers, formats and times, so that nothing
+profits from lines seen before. The floor is counting line feeds with `bytes.count` in the same run; `each further MB`
+is the speed without what the smallest log of the kind cost (start-up, imports, patterns).
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -81,33 +86,86 @@ def layers(count: int) -> str:
     return HEAD.format(59, 58) + "Engine Layer Information:\n" + "\n".join(rows) + "\n"
 
 
-def write(path: Path, size: int) -> int:
-    """Write a log of about `size` bytes; returns its size."""
+def made(size: int) -> Iterator[bytes]:
+    """A log of about `size` bytes."""
     source = blocks()
-    with path.open("w", encoding="utf-8") as file:
-        written = file.write(START)
+    yield START.encode()
+    written = 0
+    while written < size:
+        piece = "".join(next(source) for _ in range(200)).encode()
+        written += len(piece)
+        yield piece
+    yield (layers(400) + END).encode()
+
+
+_TIMING: Final = re.compile(rb"Timing Runner: |Autotuning ")
+_CHANGED: Final = re.compile(rb"/(?=[A-Za-z])|(?<=[Tt]ime: 0\.)\d|(?<=[(,:])\d{2,}(?=[,:)])|(?<=[a-z]_)\d+(?=[ \[])")
+
+
+def other(text: bytes, turn: int) -> bytes:
+    """Text of a real log with other names of layers, times and formats."""
+
+    def changed(m: re.Match[bytes]) -> bytes:
+        found = m[0]
+        if found == b"/":
+            return b"/t%d_" % turn
+        return b"%d" % (int(found) + turn) if len(found) > 1 else b"%d" % ((int(found) + turn) % 10)
+
+    return _CHANGED.sub(changed, text)
+
+
+def repeated(base: Path, *, builds: bool) -> Callable[[int], Iterator[bytes]]:
+    """A real log of any size: its timing repeated, or all of it."""
+    text = gzip.decompress(base.read_bytes()) if base.suffix == ".gz" else base.read_bytes()
+    places = [m.start() for m in _TIMING.finditer(text)]
+    begin = text.rfind(b"\n", 0, places[0]) + 1 if places and not builds else 0
+    end = text.rfind(b"\n", 0, places[-1]) + 1 if places and not builds else len(text)
+
+    def pieces(size: int) -> Iterator[bytes]:
+        yield text[:begin]
+        written = turn = 0
         while written < size:
-            written += file.write("".join(next(source) for _ in range(200)))
-        written += file.write(layers(400) + END)
-    return written
+            piece = other(text[begin:end], turn)
+            written += len(piece)
+            turn += 1
+            yield piece
+        yield text[end:]
+
+    return pieces
+
+
+def write(path: Path, pieces: Iterator[bytes]) -> int:
+    """Write a log; returns its size in bytes."""
+    with path.open("wb") as file:
+        return sum(map(file.write, pieces))
 
 
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[20, 100], help="megabytes (10^6)")
+    parser.add_argument("--base", type=Path, nargs="*", default=[], help="real verbose logs to repeat")
     parser.add_argument("--folder", type=Path, help="where the logs are made (default: the system's temporary folder)")
     options = parser.parse_args()
-    print("    MB  floor MB/s  analyze MB/s  of floor  peak MB  findings")
+    kinds: dict[str, Callable[[int], Iterator[bytes]]] = {"made": made}
+    for base in options.base:
+        kinds[f"{base.name.partition('.')[0]}, one build"] = repeated(base, builds=False)
+        kinds[f"{base.name.partition('.')[0]}, builds"] = repeated(base, builds=True)
+    print(f"{'log':32s}   MB  floor MB/s  analyze MB/s  of floor  each further MB  peak MB  findings")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "build.log"
-        for size in options.sizes:
-            megabytes = write(path, size * 10**6) / 10**6
-            floor = megabytes / measured(FLOOR, str(path)).cpu
-            run = measured(ANALYZE, str(path), cwd=Path(folder))
-            speed = megabytes / run.cpu
-            found = run.result[0] if isinstance(run.result, list) else "?"
-            print(f"{megabytes:6.0f} {floor:11.0f} {speed:13.0f} {speed / floor:9.1%} {run.peak / 1e6:8.0f} {found:>9}")
+        for kind, pieces in kinds.items():
+            first = (0.0, 0.0)
+            for size in options.sizes:
+                megabytes = write(path, pieces(size * 10**6)) / 10**6
+                floor = megabytes / measured(FLOOR, str(path)).cpu
+                run = measured(ANALYZE, str(path), cwd=Path(folder))
+                speed = megabytes / run.cpu
+                further = f"{(megabytes - first[0]) / (run.cpu - first[1]):.0f} MB/s" if first[0] else ""
+                first = first if first[0] else (megabytes, run.cpu)
+                found = run.result[0] if isinstance(run.result, list) else "?"
+                row = f"{kind:32s} {megabytes:4.0f} {floor:11.0f} {speed:13.0f} {speed / floor:9.1%} {further:>16}"
+                print(f"{row} {run.peak / 1e6:8.0f} {found:>9}")
 
 
 if __name__ == "__main__":

@@ -61,29 +61,48 @@ class TrtBuilds(Table[TrtBuild]):
     def __init__(self) -> None:
         super().__init__()
         self._exits: list[ProcessExit] = []
+        self._numbered: dict[tuple[str, int], TrtBuild] = {}
+        self._next: dict[tuple[str, int], int | None] = {}
 
     def add(self, record: Record) -> None:
         """Take a build, or the end of a process."""
         if isinstance(record, TrtBuild):
             self.rows.append(record)
+            self._numbered[record.anchor.input, record.build] = record
         elif isinstance(record, ProcessExit) and record.signal in CRASHES:
             self._exits.append(record)
 
     def crash_after(self, record: Record) -> ProcessExit | None:
         """The crash of a process that the log tells behind a row, before the next build."""
+        if not self._exits:
+            return None
         own = self.of(record)
-        later = [b.seq for b in self.rows if own is not None and b.build > own.build]
+        rank = own.origin.rank if own is not None else None
+        following = self._following(own) if own is not None else None
         return next(
             (
                 e
                 for e in self._exits
                 if e.anchor.input == record.anchor.input
                 and e.seq > record.seq
+                and (rank is None or e.origin.rank in (None, rank))
                 and (own is None or e.anchor.line - max(own.last, record.anchor.line) <= NEAR)
-                and e.seq < min(later, default=e.seq + 1)
+                and (following is None or e.seq < following)
             ),
             None,
         )
+
+    def _following(self, build: TrtBuild) -> int | None:
+        """Where the next build of the same input and rank begins, None if there is none."""
+        if len(self._next) != len(self.rows):
+            begun: dict[tuple[str, int | None], TrtBuild] = {}
+            for row in sorted(self.rows, key=lambda r: r.seq):
+                key = row.anchor.input, row.origin.rank
+                if key in begun:
+                    self._next[begun[key].anchor.input, begun[key].build] = row.seq
+                begun[key] = row
+            self._next.update({(b.anchor.input, b.build): None for b in begun.values()})
+        return self._next[build.anchor.input, build.build]
 
     def crashed_built(self, row: Record) -> TrtBuild | None:
         """The build that was finished when the process whose end `row` tells crashed, or None."""
@@ -95,5 +114,4 @@ class TrtBuilds(Table[TrtBuild]):
 
     def of(self, record: Record) -> TrtBuild | None:
         """The build that a row of another table belongs to."""
-        number = getattr(record, "build", None)
-        return next((b for b in self.rows if b.build == number and b.anchor.input == record.anchor.input), None)
+        return self._numbered.get((record.anchor.input, getattr(record, "build", -1)))

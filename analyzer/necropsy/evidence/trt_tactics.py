@@ -67,6 +67,11 @@ class TrtTactics(Table[TrtTactic]):
         rows = chain.from_iterable(t.blocks.of_layer(layer) for t in self._timings if t.anchor.input == input)
         return [row for row in rows if row.build == build]
 
+    def last(self, input: str, build: int) -> TrtTactic | None:
+        """The row that the log of a build ends with."""
+        rows = (t.blocks.last() for t in self._timings if t.anchor.input == input)
+        return next((row for row in rows if row is not None and row.build == build), None)
+
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
         self.rows = list(self)

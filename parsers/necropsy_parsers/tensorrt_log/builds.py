@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from necropsy_parsers.numbers import decimal, whole
-from necropsy_parsers.records import Anchor, Record
+from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 from necropsy_parsers.tensorrt.measured import EngineSummary
 from necropsy_parsers.tensorrt_log.records import Quantiles, TrtBuild, TrtMemory, TrtReformat, TrtRun
 
@@ -59,6 +59,16 @@ class Open(Struct):
     def over(self) -> bool:
         """Whether the build ended, one way or the other."""
         return bool(self.told.get("finished") or self.told.get("outcome") or self.told.get("failed"))
+
+
+def begins(b: Open, starts: str) -> bool:
+    """Whether a line that may begin a build (see `Fact.starts`) begins another than `b`."""
+    tool, model = b.told.get("tool"), b.told.get("model")
+    if starts == "always":
+        return bool(tool or b.over or model)
+    if starts == "model":
+        return bool((model or b.over) and (model or not tool))
+    return bool(starts == "builder" and b.over and not tool) or bool(starts == "cache" and b.cached and not tool)
 
 
 def flags_of(command: str) -> dict[str, str]:
@@ -315,7 +325,9 @@ _TOLD: Final = frozenset(
 )
 
 
-def closed(b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: bool) -> Iterator[Record]:
+def closed(
+    b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: bool, origin: Origin = UNKNOWN
+) -> Iterator[Record]:
     """The records of a build that was read: itself, and what was measured."""
     told = b.told
     strong = "stronglyTyped" in b.flags or "trong" in b.options.get("Precision", "")
@@ -334,6 +346,7 @@ def closed(b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: boo
         timing=timing,
         placeholder_ranges=ranges,
         last=b.last,
+        origin=origin,
         seq=b.seq,
         **{k: v for k, v in told.items() if k in _TOLD},  # type: ignore[arg-type]
     )
@@ -344,7 +357,7 @@ def closed(b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: boo
     seq = b.seq + b.run_anchor.start - b.anchor.start
     yield TrtRun(
         b.run_anchor, b.number, **b.run, cuda_graph=None if graph is None else graph == "Enabled",  # type: ignore[arg-type]
-        streams=whole(streams or ""), seq=seq,
+        streams=whole(streams or ""), origin=origin, seq=seq,
     )  # fmt: skip
     times = {name: row for name, part in _NAMES.items() if (row := _row(b.run.get(part)))}
     throughput = b.run.get("throughput")
@@ -353,6 +366,7 @@ def closed(b: Open, timed: list[int], *, timing: bool, ranges: int, verbose: boo
         {"Inference Options": b.options},
         times,
         throughput if isinstance(throughput, float) else None,
+        origin=origin,
         seq=seq,
     )
 

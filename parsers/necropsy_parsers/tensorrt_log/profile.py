@@ -18,9 +18,10 @@ from necropsy_parsers.numbers import whole
 from necropsy_parsers.records import Anchor
 from necropsy_parsers.tensorrt.measured import EngineProfile, LayerTime
 from necropsy_parsers.tensorrt_log.heads import read_head
+from necropsy_parsers.tensorrt_log.places import Places
+from necropsy_parsers.tensorrt_log.search import PROFILE
 
 MAX_LAYERS: Final = 100_000
-_MARK: Final = b"=== Profile ("
 _OPENING: Final = re.compile(r"=== Profile \((?P<runs>\d+) iterations? *\) ===")
 _HEADER: Final = re.compile(r"\bLayer\b.*\bTime|\bTime.*\bLayer\b")
 _NUMBER: Final = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
@@ -38,25 +39,27 @@ class Profiles:
         self._row: re.Pattern[str] | None = None
         self._layers: list[LayerTime] = []
 
-    def feed(self, chunk: bytes, start: int, line: int) -> None:
-        """Take a chunk at byte `start` behind `line` lines."""
-        at = 0 if self._anchor is not None else chunk.find(_MARK)
+    @property
+    def open(self) -> bool:
+        """Whether a table goes on."""
+        return self._anchor is not None
+
+    def feed(self, chunk: bytes, places: Places) -> None:
+        """Take a chunk."""
+        at = 0 if self._anchor is not None else chunk.find(PROFILE)
         if at < 0:
             return
         at = chunk.rfind(b"\n", 0, at) + 1
-        number = line + chunk.count(b"\n", 0, at)
         while at < len(chunk):
             if self._anchor is None:
-                if (mark := chunk.find(_MARK, at)) < 0:
+                if (mark := chunk.find(PROFILE, at)) < 0:
                     return
-                begin = chunk.rfind(b"\n", 0, mark) + 1
-                number += chunk.count(b"\n", at, begin)
-                at = begin
+                at = chunk.rfind(b"\n", 0, mark) + 1
             stop = chunk.find(b"\n", at)
             end = len(chunk) if stop < 0 else stop
-            number += 1
             text = chunk[at:end].decode("utf-8", "replace").rstrip("\r")
-            self._line(text, Anchor(self._name, start + at, start + end, number, text.strip()[:400]))
+            start = places.offset(at)
+            self._line(text, Anchor(self._name, start, start + end - at, places.number(at), text.strip()[:400]))
             at = end + 1
 
     def _line(self, text: str, anchor: Anchor) -> None:

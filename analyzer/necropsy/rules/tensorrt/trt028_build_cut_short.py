@@ -73,9 +73,6 @@ def check(builds: TrtBuilds, messages: TrtMessages, tactics: TrtTactics | None) 
 
 def _last(build: TrtBuild, tactics: TrtTactics | None) -> TrtTactic | None:
     """The runner that the log ends in: nothing was told of its result."""
-    last = None
-    for row in tactics or ():
-        if row.anchor.input == build.anchor.input:
-            last = row
+    last = tactics.last(build.anchor.input, build.build) if tactics is not None else None
     unfinished = last is not None and last.fastest_ms is None and not last.infinite and not last.skipped
     return last if unfinished else None
