@@ -29,7 +29,7 @@ NCU = """
     elif arguments == ["--list-sections"]:
         print("Identifier    Display Name  Enabled  Filename\\n------------  ------------  -------  ---------")
         print("LaunchStats   Launch Statistics  yes  LaunchStatistics.section")
-        print("SpeedOfLight  GPU Speed Of Light Throughput  yes  SpeedOfLight.section")
+        print("SpeedOfLight GPU Speed Of Light Throughput  yes  SpeedOfLight.section")
     elif arguments == ["--help"]:
         print("  --filter-mode arg (=global)  global, per-gpu, per-launch-config")
     else:

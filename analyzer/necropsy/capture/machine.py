@@ -51,7 +51,7 @@ def ncu() -> tuple[str, str] | None:
 def ncu_sections(tool: str) -> tuple[str, ...]:
     """Identifiers of the sections that this Nsight Compute has; none where it does not tell."""
     text = _asked(tool, "--list-sections") or ""
-    return tuple(dict.fromkeys(m[1] for m in re.finditer(r"^(\w+)\s{2,}\S", text, re.MULTILINE)))
+    return tuple(dict.fromkeys(m[1] for m in re.finditer(r"^(\w+)\s+\S", text, re.MULTILINE)))
 
 
 def ncu_filters_configurations(tool: str) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from necropsy.ncu.groups import Group
+    from necropsy.ncu.traced import Weighed
 
 ALL: Final = 0.999
 
@@ -24,19 +25,20 @@ def about(
     *,
     places: Iterable[Place] = (),
     gain: float | None = None,
+    seen: Weighed | None = None,
     **more: Any,
 ) -> Finding:
     """A finding about a group of launches.
 
     `gain` is the part of their time that could be saved (0 to 1): the cost is then an estimate of that part, else the
-    measured time of the launches. Its share is of all that was profiled, not of a step. `facts` come before those
-    that every finding has (kernel, grid, launches).
+    measured time of the launches. Its share is of all that was profiled, or, where a trace has `seen` such launches,
+    of the steps there. `facts` come before those that every finding has (kernel, grid, launches).
     """
     row = group.row
-    ns, share, basis = group.ns, group.share, "measured"
+    ns, share, basis = (group.ns, group.share, "measured") if seen is None else (seen.ns, seen.share, "measured")
     if gain is not None and ns is not None:
         ns, share, basis = ns * gain, None if share is None else share * gain, "estimated"
-    if share is not None and len(group.rows) == 1 and group.share is not None and group.share > ALL:
+    if seen is None and share is not None and len(group.rows) == 1 and group.share is not None and group.share > ALL:
         share = None  # it is all that was profiled, and tells nothing
     facts = dict(more.pop("facts", {})) | {"kernel": kernel_name(group)}
     if row.grid is not None and row.block is not None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from necropsy_parsers.ncu.build import function_of
-
 from necropsy.finding import MAX_PLACES, Place
+from necropsy.ncu.traced import sites
 from necropsy.provenance.frames import is_library
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from necropsy.evidence.ncu_kernels import NcuKernel
     from necropsy.evidence.traces import Traces
     from necropsy.ncu.groups import Group
-    from necropsy.trace.profile import Profile, Site
 
 GENERATED: Final = "generated code"
 FUSED: Final = "generated code: fused of these lines"
@@ -73,27 +71,8 @@ def _generated(group: Group, table: InductorKernels) -> tuple[Place, ...]:
 def _traced(row: NcuKernel, traces: Traces) -> tuple[Place, ...]:
     """The functions that launch such a kernel in a trace; none where one is unknown, or they are many."""
     for profile in traces.gpu_profiles:
-        sites = _sites(profile, row)
-        places = [site.place for site in sites if site.place is not None]
-        if sites and len(places) == len(sites) <= MOST:
+        found = sites(profile, row)
+        places = [site.place for site in found if site.place is not None]
+        if found and len(places) == len(found) <= MOST:
             return tuple(replace(p, how=TRACE) for p in places)
     return ()
-
-
-def _sites(profile: Profile, row: NcuKernel) -> list[Site]:
-    """Callers of kernels with the name, grid and block of the launch, the most time first."""
-    import numpy as np
-
-    kernels, trace = profile.rank.kernels, profile.trace
-    if not len(kernels) or row.grid is None:
-        return []
-    alike = [n for n in np.unique(kernels["name"]).tolist() if function_of(trace.names[n]) == row.function]
-    mask = np.isin(kernels["name"], alike)
-    for column, wanted in (("grid", row.grid), ("block", row.block)):
-        fits = [t for t in np.unique(kernels[column][mask]).tolist() if _dims(trace.text(t)) == wanted]
-        mask &= np.isin(kernels[column], fits)
-    return profile.work_sites(kernels, mask) if mask.any() else []
-
-
-def _dims(value: object) -> tuple[int, ...] | None:
-    return tuple(int(v) for v in value) if isinstance(value, list | tuple) else None
