@@ -7,15 +7,16 @@ and the number of lines before it, and `records()`, called once at the end. Chun
 one of `ALSO` are given to it once it has begun, of all of them at most `MAX_BYTES` (0: no
 bound); with `EVERY = True` all chunks from then on. With `ASKS = True` a `Whose` is its
 third argument. What only those ask for whose run names kernels is `POSTPONED`: where the
-input can be read again, it is counted when its table is asked for. Discovery walks this
-folder; adding a tally edits no list.
+input can be read again, it is counted when its table is asked for. Of literals in `PLACED`
+it asks `self.found(chunk, literal)` for the places, which the search for all literals knows
+where they are few. Discovery walks this folder; adding a tally edits no list.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, Protocol
 
@@ -28,11 +29,14 @@ from necropsy_parsers.torch_artifacts import Reads
 # large model quotes, not what hundreds of them repeat.
 MAX_BYTES: Final = 32 << 20
 
+Found = Callable[[bytes, bytes], Iterable[int]]  # a chunk and a literal: where it stands, in order
 Whose = Callable[[bytes, int], tuple[str, Origin, int]]  # a line and its offset: its text, its origin, its attempt
 
 
 class Tally(Protocol):
     """Counts one kind of lines of one input."""
+
+    found: Found
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count what stands in `chunk`, which begins at byte `start` behind `line` lines."""
@@ -55,6 +59,7 @@ class TallyKind(Struct, frozen=True):
     postponed: bool = False
     every: bool = False
     reads: tuple[Reads, ...] = ()
+    placed: tuple[bytes, ...] = ()
 
 
 @cache
@@ -66,8 +71,8 @@ def all_tallies() -> tuple[TallyKind, ...]:
         literals = getattr(m, "LITERALS", ()) or (m.LITERAL,)
         also, asks, most = getattr(m, "ALSO", ()), getattr(m, "ASKS", False), getattr(m, "MAX_BYTES", MAX_BYTES)
         doc, reads, later = m.__doc__ or "", getattr(m, "READS", ()), getattr(m, "POSTPONED", False)
-        every = getattr(m, "EVERY", False)
-        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, later, every, reads))
+        every, placed = getattr(m, "EVERY", False), getattr(m, "PLACED", ())
+        found.append(TallyKind(m.NAME, m.TITLE, doc, literals, m.Tally, also, asks, most, later, every, reads, placed))
     return tuple(found)
 
 

@@ -80,6 +80,7 @@ class LogReader:
             input_number(first_seq),
             self._take,
             self.tallies.literals,
+            self.tallies.placed,
         )
 
     @property
@@ -117,7 +118,7 @@ class LogReader:
                 first = False
             start, lines = self._scanner.bytes, self._scanner.lines
             yield chunk
-            self.tallies.feed(chunk, start, lines, self._scanner.seen)
+            self.tallies.feed(chunk, start, lines, self._scanner.held)
 
     def _placed(self, peeled: Peeled) -> Peeled:
         """With what the input's name tells of its writer, and the last clock reading."""

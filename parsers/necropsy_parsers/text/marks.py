@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.text.held import Held
 from necropsy_parsers.text.quoted import FEW, counting, outside_quotes
 from necropsy_parsers.text.search import Database, database_for, search_for
 
@@ -22,6 +23,7 @@ SAMPLES_PER_CHUNK: Final = 1000  # fewer than twice as many are all read; each c
 FULLY_SAMPLED: Final = 16
 SAMPLES_LEAST: Final = 100
 LATER: Final = 2  # of chunks behind the first, half as many: a series keeps 128 values, and every NaN is read anyway
+CROWDED: Final = 20_000  # places in a chunk from which on a search for each of those words takes less time
 ENOUGH: Final = 4 * SAMPLES_PER_CHUNK  # read of one input; of the chunks behind them the least
 
 Marked = tuple[list[int], list[int]]  # positions of triggers, and of the sample; both sorted
@@ -31,7 +33,7 @@ class Marks:
     """Finds them in the chunks of one input, the `number`th of the run.
 
     `compilers` are the triggers that count in lines of torch's compiler (see `quoted`). `watched` are literals of which
-    it is only of interest which of them a chunk holds: `seen`.
+    it is of interest which of them a chunk holds, and of the `placed` among them where: `held`.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Marks:
         issues: Issues,
         number: int,
         watched: tuple[bytes, ...] = (),
+        placed: frozenset[bytes] = frozenset(),
     ) -> None:
         self._triggers = triggers
-        self._watched = watched
-        self.seen: frozenset[bytes] = frozenset()
+        self._placed = tuple(literal for literal in watched if literal in placed)
+        self._watched = (*self._placed, *(literal for literal in watched if literal not in placed))
+        self.held = Held()
         self._search = search_for(triggers)
         self._own = frozenset(n for n, literal in enumerate(triggers) if literal in compilers)
         self._name, self._issues = name, issues
@@ -68,11 +72,11 @@ class Marks:
         return SAMPLES_LEAST if self._taken > ENOUGH else max(SAMPLES_LEAST, self._samples // LATER)
 
     def _marked(self, chunk: bytes, wanted: int) -> Marked:
-        watched = len(self._watched)
+        once = len(self._watched) - len(self._placed)
         if not self._search.is_large(chunk) or (
-            (both := database_for((*self._triggers, SAMPLED, *self._watched), watched)) is None
+            (both := database_for((*self._triggers, SAMPLED, *self._watched), once)) is None
         ):
-            self.seen = frozenset(literal for literal in self._watched if literal in chunk)
+            self.held = Held(frozenset(literal for literal in self._watched if literal in chunk))
             starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._own)
             return starts, self._sample(chunk, wanted)
         if not self._dense:
@@ -81,18 +85,30 @@ class Marks:
             if found is not None:
                 return self._judged(chunk, both, *found, soft)
             self._dense = True
-        plain = database_for((*self._triggers, *self._watched), watched)
+        plain = database_for((*self._triggers, *self._watched), once)
         assert plain is not None  # as `both` is
         starts, _ = self._judged(chunk, plain, *plain.ends(chunk))
         return starts, self._sample(chunk, wanted)
+
+    def _hold(self, database: Database, numbers: list[int], ends: list[int], first: int) -> None:
+        """Keep which of the watched literals were found, the first of which has that number, and where the placed."""
+        words = frozenset(self._watched[n - first] for n in set(numbers) if n >= first)
+        found: dict[int, list[int]] = {first + n: [] for n in range(len(self._placed))}
+        if found:
+            for n, end in zip(numbers, ends, strict=True):  # those of one literal, which has one length, are in order
+                if n in found:
+                    found[n].append(end - database.lengths[n])
+        self.held = Held(words, {self._watched[n - first]: where for n, where in found.items()})
+        if sum(map(len, found.values())) > CROWDED:
+            self._placed = ()
 
     def _judged(
         self, chunk: bytes, database: Database, numbers: list[int], ends: list[int], soft: int | None = None
     ) -> Marked:
         """Those of all matches that count; matches of literal `soft` apart."""
         watched = len(database.lengths) - len(self._watched)  # number of the first of them
-        self.seen = frozenset(self._watched[n - watched] for n in set(numbers) if n >= watched)
-        if len(ends) <= FEW:
+        self._hold(database, numbers, ends, watched)
+        if len(ends) <= FEW or sum(n < watched for n in numbers) <= FEW:
             found = zip(numbers, ends, strict=True)
             hits = [(end - database.lengths[n], n) for n, end in found if n < watched]
             starts = counting(chunk, [hit for hit in hits if hit[1] != soft], self._own)

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from necropsy_parsers.issues import Issues
+from necropsy_parsers.text.held import Held
 from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.marks import Marks
 
@@ -60,7 +61,7 @@ class Scanner:
     (a traceback is open), lines keep coming. `compilers` are the triggers that count in
     lines of torch's compiler (see `quoted`), `number` counts the inputs of the run before this one. `take` is offered
     the chunk, a line's position and the chunk's offset: how far it took lines that go on with what is open, unseen by
-    anyone else, and how many. Of the literals `watched` only `seen` tells.
+    anyone else, and how many. Of the literals `watched` only `held` tells.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class Scanner:
         number: int = 0,
         take: Callable[[bytes, int, int], tuple[int, int]] | None = None,
         watched: tuple[bytes, ...] = (),
+        placed: frozenset[bytes] = frozenset(),
     ) -> None:
-        self._marks = Marks(tuple(triggers), compilers, name, issues, number, watched)
+        self._marks = Marks(tuple(triggers), compilers, name, issues, number, watched, placed)
         self._name = name
         self._issues = issues
         self._busy = busy
@@ -84,9 +86,9 @@ class Scanner:
         self.bytes = 0
 
     @property
-    def seen(self) -> frozenset[bytes]:
-        """Those of the `watched` literals that the chunk read last holds."""
-        return self._marks.seen
+    def held(self) -> Held:
+        """Which of the `watched` literals the chunk read last holds, and where those of them that are `placed`."""
+        return self._marks.held
 
     def scan(self, chunks: Iterable[bytes]) -> Iterator[RawLine | Gap]:
         """Scan chunks that end at line ends, as `decode.text_chunks` makes them."""

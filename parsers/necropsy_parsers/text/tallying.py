@@ -6,7 +6,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Record
-from necropsy_parsers.tallies import Tally, TallyKind, Whose, all_tallies
+from necropsy_parsers.tallies import Tally, TallyKind, Whose, all_tallies, places
+from necropsy_parsers.text.held import Held
 
 
 class Tallies:
@@ -35,7 +36,10 @@ class Tallies:
         self._kinds = tuple(kind for kind in kinds if kind not in self._later)
         self.awaited: dict[int, frozenset[bytes]] = {}  # offset of a chunk -> what it holds of later ones
         # What to look for in a chunk.
-        self.literals = tuple(sorted({x for k in (*self._kinds, *self._later) for x in (*k.literals, *k.also)}))
+        self.placed = frozenset(x for k in self._kinds for x in k.placed)
+        self.literals = tuple(
+            sorted({x for k in (*self._kinds, *self._later) for x in (*k.literals, *k.also)} | self.placed)
+        )
 
     def feed(self, chunk: bytes, start: int, lines: int, seen: Container[bytes]) -> None:
         """Count what stands in a chunk at byte `start` behind `lines` lines, which holds the literals in `seen`."""
@@ -47,6 +51,8 @@ class Tallies:
                     asked = (self._whose,) if kind.asks else ()
                     tally = self._running[kind.name] = kind.make(self._name, self._seq, *asked)
                 if self._has_room(kind, chunk):
+                    if kind.placed:
+                        tally.found = seen.places if isinstance(seen, Held) else places
                     tally.feed(chunk, start, lines)
         if held := frozenset(x for kind in self._later for x in (*kind.literals, *kind.also) if x in seen):
             self.awaited[start] = held
