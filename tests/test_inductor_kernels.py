@@ -9,11 +9,18 @@ from typing import Final
 
 import pytest
 
-from necropsy_parsers.inductor.records import GeneratedCode, GraphLines, KernelNodes, KernelStacks, NodeStacks
+from necropsy_parsers.inductor.records import (
+    FusedNodes,
+    GeneratedCode,
+    GraphLines,
+    KernelNodes,
+    KernelStacks,
+    NodeStacks,
+)
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.structured.reading import StructuredReader
-from necropsy_parsers.tallies import fusion_stacks, generated_code, graph_lines, schedule
+from necropsy_parsers.tallies import fused_nodes, fusion_stacks, generated_code, graph_lines, schedule
 from necropsy_parsers.text.log import LogReader
 from necropsy_parsers.text.naming import named
 
@@ -24,13 +31,13 @@ from necropsy.provenance.inductor import Book, Lines
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
 RUN: Final = FIXTURES / "rules" / "KRN024" / "fires-attention-in-bf16" / "input.d" / "run.log.gz"
 H200: Final = FIXTURES / "kernels" / "h200"
-KINDS: Final = (GeneratedCode, GraphLines, KernelNodes, KernelStacks, NodeStacks)
+KINDS: Final = (FusedNodes, GeneratedCode, GraphLines, KernelNodes, KernelStacks, NodeStacks)
 
 
 def told(data: bytes) -> list[Record]:
     """What the tallies read of a log."""
     found: list[Record] = []
-    for module in (generated_code, graph_lines, fusion_stacks, schedule):
+    for module in (generated_code, graph_lines, fusion_stacks, fused_nodes, schedule):
         tally = module.Tally("run.log", 0)
         tally.feed(data, 0, 0)
         found += tally.records()
@@ -47,11 +54,14 @@ def places(frames: tuple[Frame, ...]) -> set[tuple[str, int | None]]:
     return {(f.file, f.line) for f in frames}
 
 
-def measured(records: list[Record], truth: list[Record], *, products: bool = False) -> tuple[float, float, int]:
+def measured(
+    records: list[Record], truth: list[Record], *, products: bool = False, extern: bool = True
+) -> tuple[float, float, int]:
     """Precision and recall of (call, line) pairs against torch's own stacks, and how many calls were compared.
 
     `products` only: libraries' kernels of which torch knows the one operation. Of others (`convolution_backward`) it
-    lists what was fused into their inputs; the operation's own line must be among those.
+    lists what was fused into their inputs; the operation's own line must be among those. Without `extern`: generated
+    kernels alone.
     """
     stacks = [dict(r.stacks) for r in truth if isinstance(r, KernelStacks)]
     book = Book(records)  # type: ignore[arg-type]
@@ -60,6 +70,8 @@ def measured(records: list[Record], truth: list[Record], *, products: bool = Fal
     for code, own in zip(book.codes, stacks, strict=True):
         resolver = book.resolver(code, provenance=False)
         for call in code.calls:
+            if call.extern and not extern:
+                continue
             theirs = places(own[f"{call.name}:{call.handle}"])
             mine = places(tuple(w.frame for w in resolver.lines(call).lines))
             if products and (not call.extern or len(theirs) > 1):
@@ -121,7 +133,7 @@ def test_less_evidence_is_fewer_lines_and_none_wrong(
 
 def test_cut_into_chunks_it_says_the_same(log: bytes) -> None:
     whole, parts = told(log), []
-    for module in (generated_code, graph_lines, fusion_stacks, schedule):
+    for module in (generated_code, graph_lines, fusion_stacks, fused_nodes, schedule):
         tally, start, line = module.Tally("run.log", 0), 0, 0
         while start < len(log):
             end = log.find(b"\n", min(len(log) - 1, start + 50_000)) + 1 or len(log)

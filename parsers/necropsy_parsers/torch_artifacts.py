@@ -52,7 +52,6 @@ PASSED_OVER: Final = {
     "hierarchical_compile": "regions that are compiled once for all their calls; nothing to act on",
     "incremental": "kernels tuned while the job runs; a choice, no fault",
     "inductor_metrics": "estimates of bytes and time of each operation; a trace has what it really took",
-    "ir_post_fusion": "the scheduler's result; `fusion` says what was refused, and why",
     "kernel_code": "code of each kernel; `output_code` gives the same with the order of calls",
     "loop_ordering": "tries to bring loops into one order; where that fails, `fusion` has the refusal",
     "loop_tiling": "scores of tilings; those that are bad are read (`perf_hints`)",

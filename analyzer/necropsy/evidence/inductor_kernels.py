@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from necropsy_parsers.inductor.records import (
+    FusedNodes,
     GeneratedCode,
     GraphLines,
     KernelNodes,
@@ -50,10 +51,13 @@ class InductorKernels(LateTable[InductorKernel]):
 
     name = "inductor_kernels"
     row = InductorKernel
-    accepts = (GeneratedCode, GraphLines, KernelStacks, KernelNodes, KernelPlan, NodeStacks, KernelText)
+    accepts = (GeneratedCode, GraphLines, KernelStacks, KernelNodes, KernelPlan, NodeStacks, FusedNodes, KernelText)
     rows_max = 50_000
     formats = ("log", "inductor_debug", "torch_trace")
-    supply = "the log of a run with TORCH_LOGS=output_code,graph_code,aot_graphs,post_grad_graphs, or TORCH_TRACE=DIR"
+    supply = (
+        "the log of a run with TORCH_LOGS=output_code,graph_code,aot_graphs,post_grad_graphs (for C++ kernels with "
+        "fusion,ir_post_fusion, too), or TORCH_TRACE=DIR"
+    )
     columns: ClassVar[dict[str, str]] = {
         "kernel": "name of a generated kernel; extern_kernels.mm or torch.ops.aten.mm.default of a library's",
         "graph": "as AOT autograd numbers it (0_forward), empty before torch 2.4",

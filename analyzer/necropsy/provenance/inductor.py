@@ -1,8 +1,9 @@
 """From the kernels of generated code to lines of the program: torch's own provenance, graph nodes, the fusion log.
 
 Ordered: what torch says itself of each kernel; the nodes that a kernel computes, by the graph printed after Inductor's
-passes, else AOT autograd's; the comment at the call, whose names are of Dynamo's graph (forward) or AOT autograd's
-(backward); lines of the scheduler's nodes. What none of them tells stays without lines.
+passes, else AOT autograd's (of C++ kernels by the buffers that they write, `cpp_kernels`); the comment at the call,
+whose names are of Dynamo's graph (forward) or AOT autograd's (backward); lines of the scheduler's nodes. What none of
+them tells stays without lines.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from necropsy_parsers.inductor.records import (
+    FusedNodes,
     GeneratedCode,
     GraphLines,
     KernelCall,
@@ -24,6 +26,8 @@ from necropsy_parsers.inductor.records import (
     NodeStacks,
 )
 from necropsy_parsers.records import Frame
+
+from necropsy.provenance import cpp_kernels
 
 # Nodes that only say how a tensor is looked at: they launch nothing.
 _VIEW: Final = re.compile(
@@ -89,6 +93,7 @@ class Graphs(Struct):
     computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scheduled: Sequence[NodeStacks] = ()
     plans: Sequence[KernelPlan] = ()
+    fused: Sequence[FusedNodes] = ()
 
 
 class Resolver:
@@ -101,6 +106,8 @@ class Resolver:
             for source, nodes in call.mapping:
                 self._mapped.setdefault(source, set()).update(nodes)
         self._planned = _planned(code, graphs)
+        self._written = cpp_kernels.computed(code.calls, graphs.scheduled, graphs.fused)
+        self._planned |= {call: list(w.scheduled) for call, w in self._written.items()}
         self._learnt = self._learn()
         self._alone = {o: s.frames[0] for s in graphs.scheduled if len(s.frames) == 1 for o in s.origins}
         self._order = {n: i for i, n in enumerate([*graphs.dynamo, *graphs.aot, *graphs.after])}
@@ -117,18 +124,20 @@ class Resolver:
     # -- generated kernels ------------------------------------------------------
 
     def _computed(self, call: KernelCall) -> Lines:
-        nodes = call.nodes or self._g.computed.get(_key(call), ())
+        written = self._written.get(id(call))
+        nodes = call.nodes or self._g.computed.get(_key(call), ()) or (written.nodes if written is not None else ())
+        whole = written is None or written.complete
         found = self._weighed(((n, self._node(n)) for n in nodes), self._target)
         if found:
             known = all(n in self._g.after or n in self._g.aot for n in nodes)
-            return _sorted(found, NODES, complete=known)
+            return _sorted(found, NODES, complete=known and whole)
         if call.nodes or self._planned.get(id(call)):
-            return self._scheduled(call)
+            return self._scheduled(call, whole=whole)
         frames = [(s, self._source(s)) for s in call.sources]
         named = self._weighed(frames, self._source_target)
         return _sorted(named, SOURCES, complete=all(f is not None for _, f in frames))
 
-    def _scheduled(self, call: KernelCall) -> Lines:
+    def _scheduled(self, call: KernelCall, *, whole: bool = True) -> Lines:
         """Lines of the scheduler nodes in this kernel, else of all that compute nothing but nodes of it."""
         mine = frozenset(call.nodes)
         nodes = self._planned.get(id(call)) or [s for s in self._g.scheduled if mine.issuperset(s.origins)]
@@ -138,7 +147,7 @@ class Resolver:
             alone = self._alone.get(node)
             if alone is not None and alone in found:
                 found[alone] += weight(_plain(node))
-        return _sorted(found, FUSION, complete=told >= mine)
+        return _sorted(found, FUSION, complete=whole and told >= mine)
 
     def _learn(self) -> dict[str, Frame]:
         """Names in comments of kernels that are one line: each of these names is of that line, if of any."""
@@ -258,7 +267,7 @@ def _sorted(found: Mapping[Frame, float], how: str, *, complete: bool = True) ->
     return Lines(tuple(sorted(lines.values(), key=lambda w: -w.weight)), how, complete) if lines else Lines()
 
 
-Told = GeneratedCode | GraphLines | KernelStacks | KernelNodes | KernelPlan | NodeStacks
+Told = GeneratedCode | GraphLines | KernelStacks | KernelNodes | KernelPlan | NodeStacks | FusedNodes
 Writer = tuple[str, int | None, int | None, str]
 
 
@@ -302,6 +311,7 @@ class Book:
                 dict(computed[0].nodes) if computed and provenance else {},
                 [r for r in near if isinstance(r, NodeStacks)],
                 [r for r in near if isinstance(r, KernelPlan)],
+                [r for r in near if isinstance(r, FusedNodes)],
             ),
         )
 

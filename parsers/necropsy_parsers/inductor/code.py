@@ -19,6 +19,7 @@ made.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -37,8 +38,8 @@ LINE: Final = (
     rb"|\[Provenance debug handles\] [\w.:]*:(?P<handle>\d++)"
     rb"|AOT ID: \['(?P<graph>[^'\]]*+)'\])"
     rb"|(?:(?P<name>\w++) = )?(?:(?P<call>(?:extern_kernels|torch\.ops|aten)\.[\w.]++)\((?P<given>[^\n]*+)"
-    rb"|(?P<compiled>async_compile)\.\w++\()"
-    rb"|(?P<run>(?:triton|cpp|pallas|cutedsl)_\w++|\w++(?=\.run\())(?:\.run)?\("
+    rb"|(?P<compiled>async_compile)\.\w++\((?:\[(?P<types>[^\]\n]*+)\])?)"
+    rb"|(?P<run>(?:triton|cpp|pallas|cutedsl)_\w++|\w++(?=\.run\())(?:\.run)?\((?P<passed>[^\n]*+)"
     rb"|(?P<args>\w[\w, ]*+)(?<=[ ])= args\b)"
     rb"|(?P<begin>Output code:))"
 )
@@ -70,6 +71,7 @@ class CodeReader:
         self._direction = ""
         self._comment = _Comment()
         self._defined: dict[str, _Comment] = {}
+        self._types: dict[str, list[str]] = {}
 
     @property
     def direction(self) -> str:
@@ -89,11 +91,12 @@ class CodeReader:
             self._direction = self._direction or _direction(part["args"])
         elif "compiled" in part:
             self._defined[part.get("name", "")] = self._comment
+            self._types[part.get("name", "")] = part.get("types", "").split(", ")
             self._comment = _Comment()
         elif "call" in part:
             self._call(part["call"], part["given"])
         elif "run" in part:
-            self._call(part["run"], "")
+            self._call(part["run"], part["passed"])
         else:
             self._note(part)
 
@@ -136,6 +139,7 @@ class CodeReader:
                 own.ordered if own.sources else told.ordered,
                 own.handle,
                 tuple(dict.fromkeys(_INPUT.findall(given[:MAX_ARGS]))) if extern else (),
+                () if extern else _written(self._types.get(name, ()), given),
             )
         )
         self._comment = _Comment()
@@ -147,6 +151,14 @@ def read_code(text: bytes) -> CodeReader:
     for m in _LINES.finditer(text):
         reader.take(m)
     return reader
+
+
+def _written(types: Sequence[str], given: str) -> tuple[str, ...]:
+    """The arguments that a C++ kernel writes: pointers to what is not constant (`cpp_pybinding`, since 2.2)."""
+    names = given.partition(")")[0].split(", ")
+    if len(names) != len(types):
+        return ()
+    return tuple(n for t, n in zip(types, names, strict=True) if t.endswith("*'") and not t.startswith("'const "))
 
 
 def _names(text: str) -> tuple[str, ...]:

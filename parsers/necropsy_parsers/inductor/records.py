@@ -15,7 +15,8 @@ class KernelCall(Struct, frozen=True):
     Dynamo's graph, of the backward pass AOT autograd's), `ordered` tells that they stand in the graph's order. `nodes`
     are those of the graph after Inductor's passes, known where the kernel is defined for this call. `mapping` tells
     which source became which of those. `handle` is the number that torch's provenance tracking gave the call; `inputs`
-    are the names among a library kernel's arguments, buffers left out.
+    are the names among a library kernel's arguments, buffers left out; `writes` are the buffers that a C++ kernel
+    writes, which has no comment to name its nodes.
     """
 
     name: str
@@ -27,6 +28,7 @@ class KernelCall(Struct, frozen=True):
     ordered: bool = False
     handle: str = ""
     inputs: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
 
 class GeneratedCode(Record, frozen=True):
@@ -89,6 +91,17 @@ class KernelPlan(Record, frozen=True):
 
     group: str
     nodes: tuple[str, ...]
+
+
+class FusedNodes(Record, frozen=True):
+    """Scheduler nodes that Inductor fused, or one of them alone, with the names under which their results are written.
+
+    A fused node is listed with all that it consists of; each of these is listed again by itself.
+    """
+
+    group: str
+    nodes: tuple[str, ...]
+    writes: tuple[str, ...]
 
 
 class KernelText(Postponed, frozen=True):

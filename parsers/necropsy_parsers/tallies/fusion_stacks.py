@@ -3,9 +3,9 @@
 [0/0] [__fusion]   SchedulerNode(name='op3'), Pointwise(['[512]', 'origins=OrderedSet([sin, mul])', 'stack_traces = {',
 '  File "/home/trainer/net.py", line 35, in forward', '    x = torch.sin(y) * 2', '', '}'])
 
-`TORCH_LOGS=fusion` since torch 2.9 (torch/_inductor/ir.py, `common_repr`). A stack ends in the line; which of several
-nodes has which of several stacks is not told. Where a log holds generated code, but no graphs, these are the lines of
-its kernels.
+`TORCH_LOGS=fusion`, torch 2.7 to 2.13 (torch/_inductor/ir.py, `common_repr`), stacks since 2.9. A stack ends in the
+line; which of several nodes has which of several stacks is not told. Where a log holds generated code, but no graphs,
+these are the lines of its kernels.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from necropsy_parsers.torch_artifacts import Reads
 
 NAME: Final = "fusion_stacks"
 TITLE: Final = "Lines of scheduler nodes"
-LITERAL: Final = b"stack_traces = {"
+LITERAL: Final = b"'origins="
 POSTPONED: Final = True
-READS: Final = (Reads("fusion", "2.9", "lines of the nodes that candidates compute, for kernels"),)
+READS: Final = (Reads("fusion", "2.7", "lines of the nodes that candidates compute, for kernels"),)
 MAX_NODES: Final = 20_000  # kept an input
 _NODE: Final = re.compile(rb"__fusion\] +SchedulerNode\(name='(?P<name>\w+)'\)")
 _ORIGINS: Final = re.compile(rb"'origins=(?:OrderedSet\(\[|\{)(?P<origins>[^\]}\n]+)")
+_STACKS: Final = b"stack_traces = {"
 _FRAME: Final = re.compile(
     rb"File \\*\"(?P<file>[^\"\\\n]+)\\*\", line (?P<line>\d{1,9}), in (?P<function>[\w<>]+)"
     rb"\\*['\"], \\*['\"] *(?P<text>[^\n]{0,200}?)\\*['\"], "
@@ -82,7 +83,7 @@ class Tally:
 def _innermost(text: bytes) -> tuple[Frame, ...]:
     """The last frame of each stack."""
     found: dict[Frame, None] = {}
-    for stack in text.split(LITERAL)[1:]:
+    for stack in text.split(_STACKS)[1:]:
         frames = list(_FRAME.finditer(stack))
         if frames:
             part = {k: v.decode("utf-8", "replace") for k, v in frames[-1].groupdict().items()}
