@@ -133,13 +133,24 @@ class TestDecoded:
         assert not any("@section" in r.message or "@url" in r.message for r in rules)
         assert {r.scope for r in rules} >= {"", "global", "local"}
 
-    def test_a_cut_report_says_so(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("share", [0.3, 0.7, 0.999])
+    def test_a_cut_report_says_so_and_tells_what_stands_before(self, tmp_path: Path, share: float) -> None:
         path = tmp_path / "cut.ncu-rep"
-        path.write_bytes(WHOLE[: int(0.7 * len(WHOLE))])
+        path.write_bytes(WHOLE[: int(share * len(WHOLE))])
         found, issues = read(path)
-        assert "ncu/cut" in kinds(issues)
-        assert found or "ncu/undecodable" in kinds(issues)
+        assert kinds(issues) == ["ncu/cut"]
+        before = container.read(path.read_bytes()).launches
+        assert len(found) == len(before) > 0
+        assert [r.kernel for r in found] == [r.kernel for r in read(REPORT)[0][: len(found)]]
         assert any(f.rule == "INP002" for f in analyze(str(path)).findings)
+
+    def test_a_report_that_ends_in_a_large_block(self, tmp_path: Path) -> None:
+        """The library itself finds no launch in such a file."""
+        path = tmp_path / "cut.ncu-rep"
+        path.write_bytes(WHOLE + struct.pack("<I", 8) + b"\x08\x01\x10\x00\x28\x80\x80\x40" + bytes(1000))
+        found, issues = read(path)
+        assert kinds(issues) == ["ncu/cut"]
+        assert len(found) == len(read(REPORT)[0])
 
     def test_what_is_no_report_behind_the_magic(self, tmp_path: Path) -> None:
         path = tmp_path / "not.ncu-rep"

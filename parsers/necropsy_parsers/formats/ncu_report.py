@@ -55,11 +55,13 @@ def parse(source: Source, issues: Issues, seq: int) -> Iterator[Record]:
             issues.add("ncu/damaged", source.name, detail="it ends before its first launch")
         elif contents.cut:
             issues.add("ncu/cut", source.name, detail=f"{len(contents.launches)} launches stand before the end")
+            path = _start_of(path, contents.whole, stack)
         outcome = decode(path, len(contents.launches))
     if outcome.fault and not outcome.launches:
         issues.add("ncu/undecodable", source.name, detail=outcome.fault)
     elif outcome.lost:
-        detail = outcome.fault or f"the first {len(outcome.launches):,} were"
+        first = f"the first {len(outcome.launches):,} were"
+        detail = outcome.fault or (first if outcome.launches else "NVIDIA's reader finds none in it")
         issues.add("ncu/lost", source.name, count=outcome.lost, unit="launches", detail=detail)
     elif not outcome.launches and not contents.cut:
         issues.add("ncu/empty", source.name)
@@ -83,18 +85,41 @@ def _on_disk(source: Source, stack: ExitStack) -> str:
     return path
 
 
+def _start_of(path: str, size: int, stack: ExitStack) -> str:
+    """A copy of the whole blocks: of a file that ends in a large one, the library (2026.3) finds no launch at all."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="necropsy-", ignore_cleanup_errors=True))
+    start = os.path.join(folder, "start.ncu-rep")
+    with open(path, "rb") as file, open(start, "wb") as copy:
+        while size > 0 and (chunk := file.read(min(size, 1 << 20))):
+            copy.write(chunk)
+            size -= len(chunk)
+    return start
+
+
 def _contents(path: str, name: str, issues: Issues) -> Contents:
     """The report's frames; what is no report has none."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            view = memoryview(data)
-            try:
-                return container.read(view)
-            finally:
-                view.release()
-    except (container.Damage, ValueError, OSError, BufferError) as error:
+            return _read(data)
+    except BufferError:  # a view is held somewhere: the map is closed later
+        issues.add("ncu/damaged", name, detail="its frames cannot be walked")
+    except (container.Damage, ValueError, OSError) as error:
         issues.add("ncu/damaged", name, detail=str(error))
-        return container.Contents([], False)
+    return container.Contents([], False)
+
+
+def _read(data: mmap.mmap) -> Contents:
+    """The frames of a map, which cannot be closed while an error's traceback holds views of it."""
+    fault = ""
+    view = memoryview(data)
+    try:
+        return container.read(view)
+    except container.Damage as error:
+        fault = str(error)
+        error.__traceback__ = None
+    finally:
+        view.release()
+    raise container.Damage(fault)
 
 
 def _record(found: Decoded, contents: Contents, name: str, seq: int) -> Record:

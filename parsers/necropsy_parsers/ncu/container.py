@@ -47,10 +47,11 @@ class Stub(Struct, frozen=True):
 
 
 class Contents(Struct, frozen=True):
-    """The launches of a report in order; `cut` tells that the file ends inside a block."""
+    """The launches of a report in order; `cut` tells that the file ends inside a block, `whole` where that begins."""
 
     launches: list[Stub]
     cut: bool
+    whole: int = 0
 
 
 def read(data: Buffer) -> Contents:
@@ -61,10 +62,11 @@ def read(data: Buffer) -> Contents:
     launches: list[Stub] = []
     at, end = 8 + _u32(view, 4), len(view)
     while at + 4 <= end:
+        block = at
         header = view[at + 4 : at + 4 + _u32(view, at)]
         at += 4 + _u32(view, at)
         if at > end:
-            return Contents(launches, True)
+            return Contents(launches, True, block)
         results = payload = 0
         process: tuple[int | None, str, str] = (None, "", "")
         for field, value in _fields(header):
@@ -75,13 +77,13 @@ def read(data: Buffer) -> Contents:
             elif field == 6 and not isinstance(value, int):
                 process = _process(value)
         if at + payload > end:
-            return Contents(launches, True)
+            return Contents(launches, True, block)
         if results:
             launches += _results(view[at : at + payload], results, process)
         at += payload
         if len(launches) > MAX_RESULTS:
             raise Damage("more launches than a report can hold")
-    return Contents(launches, at != end)
+    return Contents(launches, at != end, at)
 
 
 def _results(payload: memoryview, results: int, process: tuple[int | None, str, str]) -> Iterator[Stub]:
