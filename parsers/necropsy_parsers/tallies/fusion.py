@@ -57,6 +57,7 @@ _NAME: Final = re.compile(rb"\w+(?=')")
 _FIRST_ROUND: Final = b"===== attempting fusion (1/"
 _FUSED: Final = b"fusing "
 _HEAD_END: Final = b"__fusion] "
+_CANDIDATE: Final = b"__fusion]   "
 _REFUSED: Final = b"__fusion] cannot fuse "
 _OLDER_HEAD: Final = b"__fusion: ["
 PIECE: Final = 32 * 1024  # bytes that are counted at once; most hold refusals for few reasons
@@ -69,9 +70,10 @@ _TRIVIAL: Final = re.compile(
 )
 _NUMBERS: Final = re.compile(r"(?<![a-zA-Z])\d+|\((?=[\d(s])(?:[^()]|\([^()]*\))*\)(?:, )?")  # of sizes
 MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further ones are only counted by reason
-# Refusals that are taken one by one. Of further ones those for a trivial reason are counted by their words, which takes
-# a tenth of the time; whose they are is then asked of some in each chunk.
+# Refusals that are taken one by one. Of further ones, where there are many, those for a trivial reason are counted by
+# their words, which takes a tenth of the time; whose they are is then asked of some in each chunk.
 ONE_BY_ONE: Final = 4_000
+SPARSE: Final = 2048  # bytes of text a refusal from which on they are few: candidates are listed with their stacks
 ASKED: Final = 200
 SLOWER: Final = "slowdown when fused"  # of those that were measured
 
@@ -82,8 +84,8 @@ class FusionRefusal(Record, frozen=True):
     """Refusals for one `reason` between two lines; `first` and `second` are stacks, empty where none is told.
 
     `detail` is the reason as printed for the first such pair, `nodes` that pair; `trivial` ones say nothing about
-    the program and are counted over all lines; behind the first `ONE_BY_ONE` refusals of an input their `ranks` and
-    `compile_ids` are those of a sample.
+    the program and are counted over all lines; behind the first `ONE_BY_ONE` refusals of an input full of them their
+    `ranks` and `compile_ids` are those of a sample.
     """
 
     reason: str
@@ -136,12 +138,15 @@ class Tally:
         self._before = b""
         self._line = 0  # lines before this chunk
         self._graphs = self._fused = self._refused = 0
+        self._dense = False  # the chunk before was full of refusals
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count the lines of a chunk."""
         self._line = line
-        if self._refused < ONE_BY_ONE:
-            for m in filter(None, (_LINE.match(chunk, position) for position in self.found(chunk, _FUSION))):
+        before = self._refused
+        if before < ONE_BY_ONE or not self._dense:
+            lines = (at for at in self.found(chunk, _FUSION) if not chunk.startswith(_CANDIDATE, at))
+            for m in filter(None, (_LINE.match(chunk, at) for at in lines)):
                 if m.lastgroup == "reason":
                     self._refuse(chunk, m, start)
                 elif m.lastgroup == "fused":
@@ -150,6 +155,7 @@ class Tally:
                     self._graphs += 1
         else:
             self._feed_many(chunk, start)
+        self._dense = (self._refused - before) * SPARSE > len(chunk)
         if _TRIED in chunk:
             for m in _MEASURED.finditer(chunk):
                 self._refuse(chunk, m, start)
@@ -214,6 +220,10 @@ class Tally:
                 self._reasons[m["reason"]] = known
         reason, trivial = known
         head = chunk[begin : m.start()]
+        if trivial and (pair := self._pairs.get((reason, (), ()))) is not None:
+            pair.count += 1
+            _writers(pair, head[:200])
+            return
         first, second = ((), ()) if trivial else (self._stack(chunk, m, head, n) for n in ("first", "second"))
         # Without a stack the names tell pairs apart; they begin anew with each graph.
         one, two = ((), ()) if trivial else ((self._graphs, m[n]) for n in ("first", "second"))
