@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from necropsy_parsers.tensorrt_log.reader import TensorrtReader
+from necropsy_parsers.tensorrt_log.ranks import RankedReader
 
 NAME: Final = "tensorrt"
 TITLE: Final = "TensorRT"
@@ -25,5 +25,5 @@ ASKS: Final = True
 MAX_BYTES: Final = 0
 
 
-class Tally(TensorrtReader):
+class Tally(RankedReader):
     """Reads what TensorRT says."""

@@ -11,7 +11,7 @@ Since TensorRT 8.5; before, the layer's name comes first, and up to 8.3 there is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from necropsy_parsers.numbers import whole
@@ -30,8 +30,9 @@ _NUMBER: Final = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 class Profiles:
     """Reads tables of a log that comes in chunks of whole lines."""
 
-    def __init__(self, name: str, first_seq: int) -> None:
+    def __init__(self, name: str, first_seq: int, bare: Callable[[bytes], bytes] = bytes) -> None:
         self._name = name
+        self._bare = bare  # a line without what a launcher put before it
         self._seq = first_seq
         self._found: list[EngineProfile] = []
         self._anchor: Anchor | None = None
@@ -57,7 +58,7 @@ class Profiles:
                 at = chunk.rfind(b"\n", 0, mark) + 1
             stop = chunk.find(b"\n", at)
             end = len(chunk) if stop < 0 else stop
-            text = chunk[at:end].decode("utf-8", "replace").rstrip("\r")
+            text = self._bare(chunk[at:end]).decode("utf-8", "replace").rstrip("\r")
             start = places.offset(at)
             self._line(text, Anchor(self._name, start, start + end - at, places.number(at), text.strip()[:400]))
             at = end + 1

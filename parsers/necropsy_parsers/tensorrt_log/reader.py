@@ -5,7 +5,7 @@ One search for all literals marks the lines that say something; tables of tactic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -44,12 +44,14 @@ class TensorrtReader:
         whose: Whose,
         issues: Issues | None = None,
         numbers: Numbers | None = None,
+        bare: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self._name, self._seq = name, first_seq
         self._numbers = numbers or Numbers()
+        self._bare = bare  # a line without what a launcher put before it
         self.origin: Origin = UNKNOWN  # whose it is, where the input has several writers
         self._timings = Timings(name, first_seq, issues)
-        self._profiles = Profiles(name, first_seq)
+        self._profiles = Profiles(name, first_seq, bare)
         self._messages = Messages(name, first_seq, whose, self._failed, issues)
         self._builds: list[builds.Open] = []
         self._begun: list[int] = []  # byte offsets at which they begin
@@ -67,10 +69,14 @@ class TensorrtReader:
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take a chunk at byte `start` behind `line` lines."""
         if start != self._end[0]:  # chunks that say nothing of TensorRT are left out
-            self._timings.finish(self._begun)
+            self.interrupt()
         places = Stretch(chunk, start, line)
         self.take(chunk, places)
         self._end = start + len(chunk), self._end[1]
+
+    def interrupt(self) -> None:
+        """What follows in the input is not handed over: it says nothing of TensorRT."""
+        self._timings.finish(self._begun)
 
     def take(self, chunk: bytes, places: Places) -> None:
         """Take lines that stand at `places`."""
@@ -100,7 +106,7 @@ class TensorrtReader:
         while (self._listing or self._messages.open) and at < len(chunk):
             stop = chunk.find(b"\n", at)
             end = len(chunk) if stop < 0 else stop
-            text = segments(chunk[at:end])[0]
+            text = segments(self._bare(chunk[at:end]))[0]
             if self._listing:
                 if not self._layer(text, at, end, places):
                     break
