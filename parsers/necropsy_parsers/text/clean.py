@@ -22,12 +22,16 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 # Another writer's line, or what a bar without a final newline runs into.
 _WOVEN: Final = re.compile(r"(?<=[^\s:\[(])(?=\[rank\d+\]:)|(?<=it/s\])[ \t]*(?=\S)|(?<=s/it\])[ \t]*(?=\S)")
-_MARKS: Final = ("[0m", "[rank", "it/s]", "s/it]")  # of bare colours, and of what is woven
 # A message glued to the end of other text of the same writer; looked for behind the prefixes.
 _GLUED: Final = re.compile(
     r"(?<=[\]\d%|])[ \t]*(?=Traceback \(most recent call last\):)"
     r"|(?<=[\]%|])(?=(?:/[\w.+-]+)+\.py:\d+: \w*Warning:)"
 )
+
+
+def _woven(text: str) -> bool:
+    """Whether a line may hold what `_WOVEN` splits."""
+    return text.find("[rank", 1) > 0 or "it/s]" in text or "s/it]" in text
 
 
 def strip_ansi(text: str) -> str:
@@ -57,15 +61,14 @@ def _unwrapped(data: bytes) -> str:
 def pieces(data: bytes) -> list[str]:
     """The pieces of a raw line, in order, cleaned; never empty unless the line is."""
     text = _unwrapped(data)
-    if len(text) <= PIECE_LIMIT and text.isprintable() and not any(mark in text for mark in _MARKS):
+    if len(text) <= PIECE_LIMIT and text.isprintable() and "[0m" not in text and not _woven(text):
         return [text.rstrip()]  # nearly every line
     parts = [p for p in re.split(r"[\r\n]", text) if p.strip()] if "\r" in text or "\n" in text else [text]
     out: list[str] = []
     for part in parts:
         part = part[:PIECE_LIMIT]
         part = strip_ansi(part).rstrip()
-        woven = "[rank" in part or "it/s]" in part or "s/it]" in part
-        out += [p for p in _WOVEN.split(part) if p.strip()] if woven else [part]
+        out += [p for p in _WOVEN.split(part) if p.strip()] if _woven(part) else [part]
     return out or [""]
 
 

@@ -107,9 +107,15 @@ def _glog(o: Origin, m: re.Match[str]) -> Origin:
     )
 
 
+@lru_cache(maxsize=1024)
+def _of_rank(rank: str) -> Origin:
+    return Origin(rank=int(rank))
+
+
+_RANKED: Final = re.compile(r"\[rank(?P<rank>\d{1,5})\]: ?(?=\S|$| )")
 # Identity prefixes: (first characters, pattern, what it tells). Tried in order while one matches.
 IDENTITY: Final[tuple[tuple[str, re.Pattern[str], Update], ...]] = (
-    ("[", re.compile(r"\[rank(?P<rank>\d{1,5})\]: ?(?=\S|$| )"), _rank),
+    ("[", _RANKED, _rank),
     ("[", re.compile(r"\[[Rr]ank[ =:]?(?P<rank>\d{1,5})\]:? ?(?=\S|$| )"), _said_rank),
     ("[", re.compile(r"\[(?:default|trainer|worker|role|proc|local_rank)(?P<local>\d{1,5})\]: ?(?=\[|\S|$| )"), _local),
     (
@@ -166,7 +172,7 @@ _GLOG_C10: Final = re.compile(
     r"\[?(?P<level>[IWEF])(?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)?(?P<pid>(?!x)x)? "
     r"(?P<file>[\w./\\:-]+?\.(?:cpp|h|cc|cu)):(?P<line>\d+)\] ?"
 )
-_GLOG_LEVELS: Final = frozenset("DIWEFCV")
+_TORCH_LOG: Final = frozenset("DIWEFCV[")
 _GLOG_PY: Final = re.compile(
     r"(?P<level>[DIWEFCV])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) (?P<file>[\w./\\<>-]+):(?P<line>\d+)\]"
     r"(?: \[(?P<compile_id>[\d/_!-]+)\])?(?: \[__(?P<artifact>\w+)\])? ?"
@@ -293,9 +299,13 @@ class Peeler:
 
     def peel(self, text: str) -> Peeled:
         """Remove all prefixes of a cleaned line."""
-        if not self._voted and text[:1] in _GLOG_LEVELS and (glog := _GLOG_PY.match(text)) is not None:
-            origin = self._read_glog(UNKNOWN, glog)  # half of a compiler's log
-            return Peeled(text[glog.end() :], origin, f"glog{origin.pid};", True)
+        if not self._voted and text[:1] in _TORCH_LOG:  # half of a compiler's log, torchrun's rank before it or not
+            rank = _RANKED.match(text)
+            glog = _GLOG_PY.match(text, rank.end() if rank else 0)
+            if glog is not None:
+                origin = self._read_glog(_of_rank(rank["rank"]) if rank else UNKNOWN, glog)
+                key = self._cached(rank[0]) if rank else ""
+                return Peeled(text[glog.end() :], origin, f"{key}glog{origin.pid};", True)
         rest, origin, keys = self._identified(text)
         if not rest or rest[0] in " \t^~":  # indentation: inside a traceback, no head can follow
             return Peeled(rest, origin, keys, False)

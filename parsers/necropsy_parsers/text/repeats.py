@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from necropsy_parsers.issues import Issues
@@ -14,6 +15,7 @@ FOLD_ENTRIES_AFTER: Final = 2000  # the same of entries of torch's log, whose re
 MOST: Final = 50_000  # shapes that are told apart
 
 
+@lru_cache(maxsize=1024)  # ranks say the same
 def shape_of(text: str) -> str:
     """A text without its numbers."""
     return _NUMBER.sub("0", text)
