@@ -226,3 +226,16 @@ def test_what_was_not_collected_is_listed_with_its_option(tmp_path: Path) -> Non
     lacks = {row.rule: row for row in necropsy.api.analyze(str(path)).not_evaluated}
     assert lacks["KRN002"].missing == "grids of the launches"
     assert "--section LaunchStats" in lacks["KRN002"].supply
+
+
+@pytest.mark.parametrize("before", ["", "epoch 1 loss 0.31\n"])
+def test_a_page_whose_indentation_was_lost_is_the_same(tmp_path: Path, before: str) -> None:
+    whole, lost = tmp_path / "whole.txt", tmp_path / "lost.txt"
+    text = gzip.decompress(TEXT.read_bytes()).decode()
+    whole.write_text(text)
+    lost.write_text(before + "\n".join(line.strip() for line in text.splitlines()) + "\n")
+    a, b = (necropsy.load(str(path)) for path in (whole, lost))
+    assert [(r.function, r.metrics, r.stack) for r in a.get(NcuKernels).rows] == [
+        (r.function, r.metrics, r.stack) for r in b.get(NcuKernels).rows
+    ]
+    assert [r.message for r in a.get(NcuRules).rows] == [r.message for r in b.get(NcuRules).rows]

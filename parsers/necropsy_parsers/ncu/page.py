@@ -13,7 +13,8 @@
               Words of a rule, wrapped at column 120 under a hanging indentation
 
 Before 2022 the head had a date and no grid (`add_kernel(float *, int), 2020-May-05 12:00:00, Context 1, Stream 7`), and
-tables no line of titles. Columns are cut where the dashes are, so that blanks in labels and numbers do no harm.
+tables no line of titles. Columns are cut where the dashes are, so that blanks in labels and numbers do no harm. Pages
+whose indentation was lost, as happens to what is pasted, are read too.
 
 Summaries (`--print-summary per-kernel`, `per-gpu`) have a head before each section, titles above the dashes, and means:
 
@@ -51,7 +52,7 @@ MAX_LAUNCHES: Final = 20_000
 _SECTION: Final = lazily(r"\s*Section: (?P<name>\S.*?)\s*$")
 _DASHES: Final = re.compile(r"\s*-{3,}(?: +-{2,})*\s*$")
 _RUN: Final = re.compile(r"-+")
-_RULE: Final = re.compile(r"\s{2,}(?P<kind>OPT|INF|WRN|SOL|ERR|OK)\s{2,}(?P<text>\S.*)$")
+_RULE: Final = re.compile(r"\s*(?P<kind>OPT|INF|WRN|SOL|ERR|OK)\s{2,}(?P<text>\S.*)$")
 _GAIN: Final = lazily(r"Est(?:\.|imated) (?:(?P<scope>Local|Global) )?Speedup: (?P<gain>[\d.,]+) ?%\s*")
 _FRAME: Final = re.compile(r'\s*#\d+ File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.*?))?\s*$')
 _NVTX: Final = re.compile(r"\s*<\d+,(?P<name>.*)>\s*$")
@@ -138,7 +139,7 @@ class Page:
         self._keep(draft)
 
     def _inside(self, draft: Draft, text: str) -> bool:
-        if self._rule and text.strip() and _indent(text) > self._hang:
+        if self._rule and self._goes_on_with(text):
             self._rule.append(text.strip())
             return True
         self._end_rule()
@@ -152,11 +153,11 @@ class Page:
             self._titles = text
         elif (m := _RULE.match(text)) is not None:
             self._kind, self._rule, self._spans = m["kind"], [m["text"].strip()], []
-            self._hang = _indent(text) + 3  # six in every release seen
+            self._hang = _indent(text) + 3 if _indent(text) else -1  # six in every release seen
         elif text.lstrip().startswith("NVTX "):
             self._part, self._domain = "start" if "Start/" in text else "push", ""
             self._hang = _indent(text)
-        elif self._part in ("push", "start") and _indent(text) > self._hang:
+        elif self._part in ("push", "start") and (_indent(text) > self._hang or _NVTX.match(text)):
             self._range(draft, text)
         elif "CPU Call Stack" in text:
             self._part = "python" if "Python" in text else "native"
@@ -164,17 +165,24 @@ class Page:
             draft.stack.append(Frame(m["file"], whole(m["line"]) or 0, m["function"] or ""))
         elif text.lstrip().startswith("Warning: "):
             draft.notices.append(text.strip())
-        elif len(self._spans) >= 3:
-            return self._row(draft, text)
-        return text[:1] in " \t"
+        elif self._part not in ("python", "native"):  # frames run over several lines; a section follows
+            row = len(self._spans) >= 3 and self._row(draft, text)
+            return row or (text[:1] in " \t" and len(self._spans) < 3)
+        return True
+
+    def _goes_on_with(self, text: str) -> bool:
+        """Whether it is the next line of a rule's words: deeper than its head, or any where indentation was lost."""
+        if not text.strip() or _indent(text) <= self._hang:
+            return False
+        return self._hang >= 0 or not any(p.match(text) for p in (_DASHES, _SECTION, _RULE))
 
     def _range(self, draft: Draft, text: str) -> None:
         """A domain, a range of it, or (deeper) payload, colour and message of that range, which repeats its name."""
         deep = _indent(text) - self._hang
-        if deep < _NESTED:
-            self._domain = "" if text.strip() == "<default domain>" else text.strip()
-        elif deep == _NESTED and (m := _NVTX.match(text)) is not None:
+        if (m := _NVTX.match(text)) is not None and deep in (_NESTED, 0):  # 0 where indentation was lost
             draft.ranges.append(NvtxRange(self._domain, m["name"], self._part))
+        elif deep < _NESTED:
+            self._domain = "" if text.strip() == "<default domain>" else text.strip()
 
     def _dashes(self, text: str) -> None:
         """Where the columns of a table are; its titles stand between two of such lines, or above the first."""

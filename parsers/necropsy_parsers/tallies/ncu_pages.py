@@ -32,7 +32,7 @@ LITERALS: Final = (
     b", Grid Size ",
 )
 ALSO: Final = (b"    Section: ", b')","(')  # once a section, and once a row (between block and grid): rare elsewhere
-_HEADS: Final = (b", Context ", b"Process ID", b"nvocations", b"@")
+_HEADS: Final = (b", Context ", b"Process ID", b"nvocations", b"@", b"Section: ")
 ASKS: Final = True
 MAX_BYTES: Final = 64 << 20
 

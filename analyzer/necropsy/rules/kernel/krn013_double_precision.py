@@ -25,6 +25,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -47,6 +48,10 @@ _PIPE: Final = (
 )
 
 
+_TOLD: Final = re.compile(
+    r"(?i)achieved (?:close to )?(?P<single>\d+)% of this device's fp32 peak performance and (?:close to )?"
+    r"(?P<double>\d+)% of its fp64 peak"
+)
 _OTHERS: Final = Fix("Move part of it to other units: tensor cores (products), 16-bit pairs (`__half2`)", "code")
 
 
@@ -66,16 +71,26 @@ def check(
     kernels: NcuKernels, rules: NcuRules, inductor: InductorKernels | None, traces: Traces | None, t: Thresholds
 ) -> Iterator[Judged]:
     """One finding a kernel, grid and place."""
-    if kernels.own and all(_used(r, "d") is None for r in kernels.own):
+    if kernels.own and all(_shares(r, rules)[0] is None for r in kernels.own):
         yield lacking("FP64 instructions", "ncu --section SpeedOfLight_RooflineChart --section ComputeWorkloadAnalysis")
     for group in worth_telling(kernels, t):
-        double, single = _used(group.row, "d"), _used(group.row, "f") or 0.0
+        double, known = _shares(group.row, rules)
+        single = known or 0.0
         if double is None or double <= t.double:
             continue
         if single < t.single:
             yield _finding(group, double, rules, t, (inductor, traces))
         elif min(single, double) >= t.full:
             yield _both(group, double, single, t, (inductor, traces))
+
+
+def _shares(row: NcuKernel, rules: NcuRules) -> tuple[float | None, float | None]:
+    """Percent of the peaks of FP64 and FP32: measured, else as NVIDIA's rule tells them on pages without metrics."""
+    double, single = _used(row, "d"), _used(row, "f")
+    if double is not None:
+        return double, single
+    told = next((m for r in rules.of(row.seq) if (m := _TOLD.search(r.message)) is not None), None)
+    return (None, single) if told is None else (float(told["double"]), float(told["single"]))
 
 
 def _used(row: NcuKernel, letter: str) -> float | None:
