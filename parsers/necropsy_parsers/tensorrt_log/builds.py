@@ -182,6 +182,11 @@ class Fact(Struct, frozen=True):
     starts: str = ""  # "always", "model", "builder": when a new build begins here
     measures: bool = False
 
+    @property
+    def fails(self) -> bool:
+        """Whether the line says that the tool failed."""
+        return self.literal == _FAILED
+
 
 def _fact(
     literal: str, pattern: str, take: Callable[[Open, re.Match[str]], None], starts: str = "", *, measures: bool = False
@@ -189,6 +194,7 @@ def _fact(
     return Fact(literal, re.compile(pattern), take, starts, measures)
 
 
+_FAILED: Final = "&&&& FAILED"
 _LAST: Final = (
     r"&&&& (?P<outcome>PASSED|FAILED) (?P<tool>[\w.]+)(?: \[TensorRT v(?P<version>\d+)\](?: \[\w+\])?)?"
     r" ?(?:# ?(?P<command>.*))?"
@@ -197,7 +203,7 @@ _SECONDS: Final = r"(?P<value>[\d.]+) sec"
 FACTS: Final = (
     _fact("&&&& RUNNING", _LAST.replace("PASSED|FAILED", "RUNNING"), _tool, "always"),
     _fact("&&&& PASSED", _LAST, _ended),
-    _fact("&&&& FAILED", _LAST, _ended),
+    _fact(_FAILED, _LAST, _ended),
     _fact("TensorRT version: ", r"TensorRT version: (?P<version>[\d.]+)", _version),
     _fact("TensorRT Version: ", r"TensorRT Version: (?P<version>[\d.]+)", _version),
     _fact("tensorrt==", r"tensorrt==(?P<version>\d+\.[\d.]+)", _version),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -52,6 +53,7 @@ class _Opened(Struct, frozen=True):
     anchor: Anchor
     build: int
     collector: Collector
+    starts: list[int]  # of its lines, in the input
 
 
 class Messages:
@@ -61,6 +63,7 @@ class Messages:
         self._name, self._seq, self._whose, self._failed, self._issues = name, seq, whose, failed, issues
         self._held: dict[tuple[object, ...], _Held] = {}
         self._opened: _Opened | None = None
+        self.explained = array("q")  # offsets of lines marked as errors that were read
         self._plan = ("", 0)  # the engine's file that was named last, and where
         self._weights: _Held | None = None  # what the next list of weights belongs to
 
@@ -87,15 +90,17 @@ class Messages:
     def _begin(
         self, kind: Kind | None, name: str, text: str, anchor: Anchor, build: int, *, more: int, node: bool
     ) -> None:
-        self._opened = _Opened(kind, name, anchor, build, collector_for(text, more, node=node))
+        self._opened = _Opened(kind, name, anchor, build, collector_for(text, more, node=node), [anchor.start])
         if not node and more == 0:
             self.finish(anchor.end)
 
-    def feed(self, text: str, end: int) -> bool:
-        """Whether a further line, which ends at byte `end`, belongs to the open message."""
+    def feed(self, text: str, start: int, end: int) -> bool:
+        """Whether a further line, from byte `start` to `end`, belongs to the open message."""
         assert self._opened is not None
         collector = self._opened.collector
         taken = collector.feed(text)
+        if taken:
+            self._opened.starts.append(start)
         if collector.done or not taken:
             self.finish(end)
         return taken
@@ -112,6 +117,9 @@ class Messages:
         text = "\n".join([head.text, *opened.collector.lines[1:]])
         parts = error_parts(text)
         kind = opened.kind
+        level = head.level or (kind.level if kind is not None else "")
+        if level in ("E", "F") or isinstance(opened.collector, NodeCollector):
+            self.explained.extend(opened.starts)
         m = kind.regex.search(text) if kind is not None else None
         words = {k: closed(v) for k, v in m.groupdict().items() if v} if m is not None else {}
         if name == "affected-weights":
@@ -120,7 +128,6 @@ class Messages:
             return
         if name.startswith(_ABOUT_PLANS) and self._plan[0] and 0 <= anchor.line - self._plan[1] <= NEAR:
             words["file"] = self._plan[0]
-        level = head.level or (kind.level if kind is not None else "")
         held = self._fold(opened, level, parts, words, anchor)
         if held is None:
             return

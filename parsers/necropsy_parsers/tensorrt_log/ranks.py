@@ -162,9 +162,18 @@ class RankedReader:
         self._last = last
         return {k: (b"\n".join(t) + b"\n", Gathered(_begins(t), offsets[k], numbers[k])) for k, t in texts.items()}
 
+    def _all(self) -> Iterable[TensorrtReader]:
+        return dict.fromkeys((self._one, *self._readers.values()))
+
+    @property
+    def explained(self) -> Iterator[int]:
+        """Offsets of lines marked as errors that were read."""
+        for reader in self._all():
+            yield from reader.explained
+
     def records(self) -> Iterator[Record]:
         """What each of them wrote."""
-        for reader in dict.fromkeys((self._one, *self._readers.values())):
+        for reader in self._all():
             yield from reader.records()
 
 

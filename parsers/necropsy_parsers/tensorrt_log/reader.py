@@ -5,7 +5,7 @@ One search for all literals marks the lines that say something; tables of tactic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -110,7 +110,7 @@ class TensorrtReader:
             if self._listing:
                 if not self._layer(text, at, end, places):
                     break
-            elif not self._messages.feed(text, places.offset(at) + end - at):
+            elif not self._messages.feed(text, (start := places.offset(at)), start + end - at):
                 break
             at = end + 1
         return at
@@ -132,6 +132,8 @@ class TensorrtReader:
             if fact.literal in text and (m := fact.pattern.search(text)) is not None:
                 b = self._build(anchor, fact.starts)
                 fact.take(b, m)
+                if fact.fails:
+                    self._messages.explained.append(anchor.start)
                 if fact.measures and b.run_anchor is None:
                     b.run_anchor = anchor
                 if fact.starts == "cache":
@@ -147,6 +149,11 @@ class TensorrtReader:
             self._engine(anchor)
         else:
             self._messages.begin(text, anchor, marks, lambda a: self._build(a).number)
+
+    @property
+    def explained(self) -> Iterable[int]:
+        """Offsets of lines marked as errors that were read."""
+        return self._messages.explained
 
     # -- builds and layers ---------------------------------------------------------------------
 

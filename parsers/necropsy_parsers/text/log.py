@@ -30,6 +30,7 @@ from necropsy_parsers.text.tail import last_words
 from necropsy_parsers.text.tallying import Tallies, postponed
 from necropsy_parsers.text.told import told
 from necropsy_parsers.text.traceback import HEADER, PythonTraceback
+from necropsy_parsers.text.unknown import UnknownErrors
 from necropsy_parsers.text.vote import vote
 from necropsy_parsers.text.writer import Writer, belongs, kind_of, same_head
 
@@ -64,6 +65,7 @@ class LogReader:
         self._last_unnamed = UNKNOWN
         self._repeats = Repeats(name, issues)
         self._memory = Memory()
+        self._unread = UnknownErrors(name, issues)
         later = postponed() if postpone else ()
         self.tallies = Tallies(name, first_seq, self._whose, issues, kinds=all_tallies(), later=later)
         self._repeated: dict[str, PythonTraceback] = {}
@@ -106,6 +108,7 @@ class LogReader:
         for record in self._repeated.values():  # of many alike ones the last may be the one that ended the job
             yield from told(record)
         yield from self.tallies.records()
+        self._unread.settle(self.tallies.explained())
 
     # -- lines ----------------------------------------------------------------
 
@@ -304,7 +307,7 @@ class LogReader:
     def _unknown(self, text: str, origin: Origin, anchor: Anchor) -> None:
         """Counts a line that nothing here reads, if it is an error's."""
         if is_error(text, origin.level):
-            self.issues.add("text/unknown-error", self.name, unit="lines", detail=anchor.text[:200], first=anchor)
+            self._unread.add(anchor)
 
     # -- tracebacks ---------------------------------------------------------------
 

@@ -70,6 +70,10 @@ class Tallies:
         for tally in self._running.values():
             yield from tally.records()
 
+    def explained(self) -> frozenset[int]:
+        """Offsets of lines marked as errors that the records of tallies tell."""
+        return frozenset(start for tally in self._running.values() for start in getattr(tally, "explained", ()))
+
 
 def postponed() -> tuple[TallyKind, ...]:
     """Those that are read when their table is asked for."""
