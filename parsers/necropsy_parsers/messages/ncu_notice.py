@@ -34,6 +34,8 @@ SAMPLES: Final[dict[str, dict[str, object]]] = {
     "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
     "target device 3. For instructions see": {"kind": "permission", "device": 3},
     '==ERROR== Failed to profile "gather_kernel" in process 4411': {"kind": "failed", "name": "gather_kernel"},
+    '==ERROR== Failed to profile kernel "add_kernel" in process 4411': {"kind": "failed", "name": "add_kernel"},
+    "==ERROR== Driver resource was unavailable. Ensure that no other tool (like DCGM)": {"kind": "busy"},
     "==WARNING== No kernels were profiled.": {"kind": "nothing"},
     "==WARNING== Unable to access the following 2 metrics: a__b.sum, c__d.avg": {
         "kind": "metrics",
@@ -50,15 +52,16 @@ _FORMS: Final = (
         r"|CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
         r"|==ERROR== .*does(?:n't| not) have (?:the )?permissions? to (?:access|profile)",
     ),
-    ("busy", r"==ERROR== .*(?:driver resource was unavailable|another (?:profiling )?tool|already being profiled)"),
+    ("busy", r"==ERROR== .*(?:[Dd]river resource was unavailable|another (?:profiling )?tool|already being profiled)"),
     ("driver", r"==ERROR== .*(?:driver is not compatible|driver version .*(?:not supported|too old|insufficient))"),
     (
         "unsupported",
-        r"==ERROR== .*(?:[Pp]rofiling is not supported (?:on|for)|(?:GPU|device|chip)\b.{0,60} is not supported"
+        r"==ERROR== .*(?:(?:[Pp]rofiling|[Mm]etric collection) is not supported (?:on|for)"
+        r"|(?:GPU|device|chip)\b.{0,60} is not supported"
         r"|[Uu]nsupported (?:GPU|chip|device)|No supported GPUs? (?:was |were )?found|not supported on (?:this )?vGPU)",
     ),
     ("lock", r"==ERROR== .*(?:lock file|nsight-compute-lock)"),
-    ("failed", r"==ERROR== Failed to (?:profile|prepare)\b(?: \"(?P<name>[^\"\n]*)\")?"),
+    ("failed", r"==ERROR== Failed to (?:profile|prepare)\b(?: kernel)?(?: \"(?P<name>[^\"\n]*)\")?"),
     ("failed", r"==ERROR== (?:LaunchFailed|UnknownError|Unknown Error on device|An error was reported by the driver)"),
     ("program", r"==ERROR== The application returned an error code \((?P<code>-?\d+)\)"),
     ("metrics", r"==(?:WARNING|ERROR)== Unable to access the following(?: \d+)? metrics?: *(?P<names>[^\n]+)"),
@@ -68,7 +71,8 @@ _FORMS: Final = (
     # Other programs print the tag, too: the words must be a profiler's.
     (
         "other",
-        r"==ERROR== .*\b(?:sections?|metrics?|kernels?|profil\w+|replay\w*|launch\w*|nvtx|CUDA|GPUs?|chips?|nsight)\b",
+        r"==ERROR== .*\b(?:sections?|metrics?|kernels?|profil\w+|replay\w*|launch\w*|nvtx|CUDA|GPUs?|chips?|nsight|ncu"
+        r"|the report|device memory|force-overwrite)\b",
     ),
 )
 _KINDS: Final = tuple((kind, lazily(form)) for kind, form in _FORMS)
