@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 50  # of one input
 APART: Final = 10.0  # points between the two sides from which one of them is the limit: NVIDIA's
+SENTENCE: Final = 60  # letters of a name that a sentence bears; tables cut names themselves
+NAME: Final = 200
 FULL: Final = 0.9  # share of the multiprocessors with work below which the grid is the limit
 
 
@@ -50,7 +52,7 @@ def _summary(group: Group, inductor: InductorKernels | None, traces: Traces | No
     }
     return KernelSummary(
         input=row.anchor.input,
-        kernel=kernel_name(group),
+        kernel=kernel_name(group, NAME) if len(row.function) > SENTENCE else kernel_name(group),
         launches=sum(r.runs for r in group.rows),
         ns=int(group.ns or 0),
         share=group.share,

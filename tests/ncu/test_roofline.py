@@ -9,6 +9,7 @@ import pytest
 
 from necropsy.api import analyze
 from necropsy.commands import run
+from necropsy.render.parts.kernels import fitted
 from necropsy.render.parts.rooflines import Dot, Roof, alike, amount, missing, panels
 from necropsy.report import KernelSummary, RooflinePosition
 
@@ -132,3 +133,18 @@ def test_without_matplotlib_one_line_names_the_extra(
     assert run(["analyze", str(counted(tmp_path)), "--roofline", str(tmp_path / "r.png")]) == 2
     assert "pip install 'necropsy[plot]'" in capsys.readouterr().err
     assert not (tmp_path / "r.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("room", "ellipsis", "shown"),
+    [
+        (24, "…", "triton_poi_fused_relu_17"),
+        (20, "…", "triton_poi…d_relu_17"),
+        (20, "...", "triton_po..._relu_17"),
+        (8, "…", "trit…_17"),
+    ],
+)
+def test_names_keep_head_and_tail(room: int, ellipsis: str, shown: str) -> None:
+    found = fitted("triton_poi_fused_relu_17", room, ellipsis)
+    assert len(found) <= room
+    assert found == shown

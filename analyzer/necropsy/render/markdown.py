@@ -87,7 +87,7 @@ class Page:
     def kernels(self, rows: Sequence[KernelSummary]) -> None:
         """What Nsight Compute profiled, as a table."""
         cells = [
-            f"| {prose(r.kernel)} "
+            f"| {prose(r.kernel + r.times)} "
             f"| {span(words.place(self.view.local(r.place), self.view.base)) if r.place is not None else ''} "
             f"| {r.time} | {r.share} | {r.bound_by} | {' | '.join(r.figures)} |"
             for r in kernels.listed(rows)

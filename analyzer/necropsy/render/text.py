@@ -312,7 +312,8 @@ def _kernels(sheet: Sheet, report: Report) -> None:
             spot = "" if where is None else words.place(replace(where, function=""), sheet.view.base, wide // 2)
             if sheet.cells(spot) > wide // 2 and where is not None:
                 spot = words.place(replace(where, file=PurePath(where.file.replace("\\", "/")).name, function=""))
-            name = sheet.clip(row.kernel, max(8, wide - sheet.cells(spot) - 1))
+            room = max(8, wide - sheet.cells(spot) - 1 - len(row.times))
+            name = kernels.fitted(row.kernel, room, sheet.glyph("…")) + row.times
             label = f"{spot} {name}".strip()
             pad = " " * max(0, wide - sheet.cells(label))
             sm, mem, occ = row.figures

@@ -15,14 +15,19 @@ MOST: Final = 10  # kernels of one input that are listed
 FEW: Final = 3  # kernels that are listed however small
 LEAST: Final = 0.005  # share of the profiled time below which others are not listed
 _SHORT: Final = {"the L1 cache and shared memory": "L1, shared", "the L2 cache": "L2 cache", "device memory": "DRAM"}
+_TAIL: Final = 10  # letters that are kept of the end of a name
 FIGURES: Final = ("compute", "memory", "occupancy")
 
 
 class Row(Struct, frozen=True):
-    """One kernel in words: where, name, time, share, what binds it, and percent of its peaks ("-" if not collected)."""
+    """One kernel in words: where, name, time, share, what binds it, and percent of its peaks ("-" if not collected).
+
+    `times` is ` x3` where it was launched more than once.
+    """
 
     place: Place | None
     kernel: str
+    times: str
     time: str
     share: str
     bound_by: str
@@ -56,9 +61,18 @@ def _row(row: KernelSummary) -> Row:
     times = f" x{row.launches}" if row.launches > 1 else ""
     return Row(
         place,
-        row.kernel + times,
+        row.kernel,
+        times,
         milliseconds(row.ns),
         "" if row.share is None else f"{row.share:.1%}",
         _SHORT.get(row.bound_by, row.bound_by) or "-",
         tuple(f"{row.metrics[name]:.0f}" if name in row.metrics else "-" for name in FIGURES),
     )
+
+
+def fitted(name: str, room: int, ellipsis: str) -> str:
+    """The name in `room` letters: of a long one head and tail, since kernels of one program differ at their ends."""
+    if len(name) <= room:
+        return name
+    tail = min(_TAIL, (room - len(ellipsis)) // 2)
+    return name[: room - len(ellipsis) - tail] + ellipsis + name[len(name) - tail :]

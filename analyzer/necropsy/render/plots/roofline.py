@@ -13,6 +13,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from necropsy.render.parts.kernels import fitted
 from necropsy.render.parts.rooflines import KINDS, MOST, Dot, Panel, Roof, alike, amount, panels, unit
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _clear(a: tuple[float, float], b: tuple[float, float]) -> bool:
 def _key(figure: Figure, panel: Panel, looks: dict[str, int], bottom: float, count: int) -> None:
     """Names of the numbered dots with their time and what they reached; then what is not shown."""
     lines = [
-        f"{number:>2}  {_clipped(dot.name)}\n     {_share(dot)}{amount(dot.flops, unit(dot.kind))} "
+        f"{number:>2}  {fitted(dot.name, _NAME, '…')}\n     {_share(dot)}{amount(dot.flops, unit(dot.kind))} "
         f"{KINDS.get(dot.kind, dot.kind)}{_reached(dot)}"
         for number, dot in enumerate(panel.dots[:MOST], 1)
     ]
@@ -161,10 +162,6 @@ def _key(figure: Figure, panel: Panel, looks: dict[str, int], bottom: float, cou
         lines += ["", *textwrap.wrap(panel.note, _LINE)]
     figure.text(_RIGHT, bottom + 0.915 / count, "Area: part of the profiled time", fontsize=8, style="italic")
     figure.text(_RIGHT, bottom + 0.895 / count, "\n".join(lines), fontsize=8, va="top", linespacing=1.35)
-
-
-def _clipped(name: str) -> str:
-    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def _share(dot: Dot) -> str:
