@@ -242,4 +242,5 @@ def test_the_source_is_the_one_in_which_frames_stand_in_their_functions(tmp_path
     assert sources_of(tree, [[Frame(file, 6, "one")]])(file) == ()
     assert sources_of(tree, [[Frame(file, 900, "one")]])(file) == ()
     (tmp_path / "old" / "fit.py").write_text(text + "# 2\n", encoding="utf-8")
+    tree = SourceTree(named=[str(tmp_path)])
     assert sources_of(tree, [[Frame(file, 2, "one")]])(file) == ()  # which of two ran is not known

@@ -32,6 +32,7 @@ class Allocator:
 
     def __init__(self, device: int = 0, *, record: bool = True, form: str = "2.11") -> None:
         self.device, self.record, self.form = device, record, form
+        self.pace = 50  # us from event to event
         self.live: dict[int, tuple[int, list[dict[str, Any]]]] = {}
         self.events: list[dict[str, Any]] = []
         self._next, self._time = 140_024_081_285_120, 1_795_998_754_000_000
@@ -65,7 +66,7 @@ class Allocator:
     def _event(self, action: str, address: int, size: int, frames: list[dict[str, Any]], **more: int) -> None:
         if not self.record:
             return
-        self._time += 50
+        self._time += self.pace
         event: dict[str, Any] = {"action": action, "addr": address, "size": size, "stream": 0, **more}
         if action == "oom":
             del event["addr"]

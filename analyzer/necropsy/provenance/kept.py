@@ -38,6 +38,7 @@ _VIEWS: Final = frozenset(
 _WRAPS: Final = frozenset({"dict", "list", "tuple", "set", "zip", "reversed"})
 _FACTS: Final = frozenset("shape dtype device ndim grad_fn requires_grad is_cuda layout name names itemsize".split())
 MOST_FRAMES: Final = 8  # callers through which a value is followed
+MOST_FILES: Final = 200_000
 MOST: Final = 4  # statements that are told
 
 
@@ -266,8 +267,13 @@ def _to_host(call: ast.Call) -> bool:
     return any(w == "cpu" for w in words)
 
 
-def sources_of(tree: SourceTree, stacks: Iterable[Sequence[Frame]]) -> Callable[[str], Sequence[str]]:
-    """Gives the lines of a file if one source of that name is at hand in which each frame stands in its function."""
+def sources_of(
+    tree: SourceTree, stacks: Iterable[Sequence[Frame]], start: Path = Path()
+) -> Callable[[str], Sequence[str]]:
+    """Gives the lines of a file if one source of that name is at hand in which each frame stands in its function.
+
+    Of several the one that lies nearest to the input, in the folder `start`, is what ran.
+    """
     seen: dict[str, set[tuple[str, int]]] = {}
     for frame in (f for stack in stacks for f in stack):
         seen.setdefault(frame.file, set()).add((frame.function, frame.line or 0))
@@ -275,17 +281,33 @@ def sources_of(tree: SourceTree, stacks: Iterable[Sequence[Frame]]) -> Callable[
 
     def lines_of(file: str) -> Sequence[str]:
         if file not in known:
-            fitting: dict[str, Path] = {}
-            for path in tree.candidates(file):
+            fitting: dict[int, dict[str, Path]] = {}
+            for path in _named_alike(tree, file):
                 text = "\n".join(tree.read(path))
                 if _stand_in(text, seen.get(file, set())):
-                    fitting.setdefault(text, path)
-            known[file] = next(iter(fitting)).split("\n") if len(fitting) == 1 else ()
-            if len(fitting) == 1:
-                tree.stands_for(file, next(iter(fitting.values())))
+                    fitting.setdefault(_distance(path, start), {}).setdefault(text, path)
+            nearest = fitting[min(fitting)] if fitting else {}
+            known[file] = next(iter(nearest)).split("\n") if len(nearest) == 1 else ()
+            if len(nearest) == 1:
+                tree.stands_for(file, next(iter(nearest.values())))
         return known[file]
 
     return lines_of
+
+
+def _named_alike(tree: SourceTree, file: str) -> list[Path]:
+    """The file itself, if it is here; else all of its name: folders are called otherwise on other machines."""
+    if (own := Path(file)).is_absolute() and own.is_file():
+        return [own]
+    name = file.replace("\\", "/").rpartition("/")[2]
+    return [path for path in tree.python_files(MOST_FILES) if path.name == name]
+
+
+def _distance(path: Path, start: Path) -> int:
+    """How many folders above the start the first is that holds a file, too."""
+    around = set(path.absolute().parents)
+    folders = (start.absolute(), *start.absolute().parents)
+    return next((i for i, folder in enumerate(folders) if folder in around), len(folders))
 
 
 def _stand_in(text: str, frames: Iterable[tuple[str, int]]) -> bool:

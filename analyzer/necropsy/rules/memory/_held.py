@@ -11,24 +11,28 @@ from msgspec import Struct
 
 from necropsy_parsers.messages.device_memory import OutOfDeviceMemory
 from necropsy_parsers.records import Frame
-from necropsy_parsers.snapshot.model import ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, Holding, MemorySnapshot
+from necropsy_parsers.snapshot.model import OOM, Holding, MemorySnapshot
 
 from necropsy.finding import Fix
+from necropsy.provenance.files import SourceTree
 from necropsy.provenance.holders import BACKWARD, FORWARD, NO_STACK, OPTIMIZER, WEIGHTS, part_of, user_frames
+from necropsy.provenance.kept import Kept
+from necropsy.rules.memory._growing import growing
+from necropsy.rules.memory._keeping import at, certain, fix_of, kept_of, listed
 from necropsy.units import human_bytes, percent
 
 LISTED: Final = 8  # lines among the facts
 CALLERS: Final = 3
-GROWN: Final = 8  # blocks from which a line's growth is told
-SPREAD: Final = 0.5  # part of the history over which they must have been allocated,
-RECENT: Final = 0.9  # the last of them behind this part of it
+SHARE: Final = 0.05  # part of the memory from which a line is told of as one that holds much
+LEAST: Final = 512 << 20  # bytes in all below which a healthy run is not told
 NEAR: Final = 8  # events from the end of the history within which a refusal is what the snapshot was taken for
 
 
 class Line(Struct, frozen=True):
-    """What one line of the user's holds; `grows`: blocks of it were added, and stayed, throughout the history.
+    """What one line of the user's holds; `grows`: most of it was added, and stayed, throughout the history.
 
-    `callers` are the user's lines from which most of it was called, the innermost first.
+    `callers` are the user's lines from which most of it was called, the innermost first; `kept`: the statements that
+    may keep it, where the source is at hand.
     """
 
     frame: Frame
@@ -37,6 +41,7 @@ class Line(Struct, frozen=True):
     part: str
     grows: bool = False
     callers: tuple[Frame, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 class Held(Struct, frozen=True):
@@ -49,10 +54,6 @@ class Held(Struct, frozen=True):
 
 
 SMALLER: Final = Fix("Lower the micro-batch (and accumulate gradients) or the sequence length", "config")
-KEPT: Final = Fix(
-    "See what keeps that line's results from step to step (a list, a cache); keep `x.detach().cpu()` or `x.item()`",
-    "code",
-)
 _FIXES: Final = {
     FORWARD: (
         Fix("Checkpoint the activations of the module at that line, or run it in bf16 (autocast)", "code"),
@@ -69,22 +70,26 @@ _RECORD: Final = Fix(
 )
 
 
-def held_of(s: MemorySnapshot) -> Held:
-    """The moment to judge: the refusal it was taken at, else the peak of its history, else the snapshot itself."""
+def held_of(s: MemorySnapshot, tree: SourceTree | None = None) -> Held:
+    """The moment to judge: the refusal it was taken at, else the peak of its history, else the snapshot itself.
+
+    With the sources at hand, lines that go on holding more know what keeps their results.
+    """
     last = s.history.action.rfind(OOM)
     if last >= 0 and len(s.history) - last <= NEAR:
-        return _held(s, f"when {human_bytes(s.refused[-1].asked)} more was refused", s.live)
+        return _held(s, f"when {human_bytes(s.refused[-1].asked)} more was refused", s.live, tree)
     if s.peak is not None and s.peak.bytes > s.allocated:
-        return _held(s, "at the peak of its history", s.peak.holdings)
-    return _held(s, "when the snapshot was taken", s.live)
+        return _held(s, "at the peak of its history", s.peak.holdings, tree)
+    return _held(s, "when the snapshot was taken", s.live, tree)
 
 
-def _held(s: MemorySnapshot, when: str, holdings: Sequence[Holding]) -> Held:
+def _held(s: MemorySnapshot, when: str, holdings: Sequence[Holding], tree: SourceTree | None) -> Held:
     parts, size, count = Counter[str](), Counter[Frame](), Counter[Frame]()
     kinds: dict[Frame, Counter[str]] = {}
-    times: dict[Frame, list[int]] = {}
     callers: dict[Frame, Counter[tuple[Frame, ...]]] = {}
-    born = _born(s)
+    found = [g for g in growing(s) if g.most]
+    kept = kept_of(s, found, tree) if tree is not None else {}
+    grown = {g.frame for g in found}
     for h in holdings:
         stack = s.stacks[h.stack]
         part, users = part_of(stack), user_frames(stack)
@@ -95,9 +100,8 @@ def _held(s: MemorySnapshot, when: str, holdings: Sequence[Holding]) -> Held:
             count[frame] += h.blocks
             kinds.setdefault(frame, Counter())[part] += h.bytes
             callers.setdefault(frame, Counter())[tuple(islice(users, CALLERS))] += h.bytes
-            times.setdefault(frame, []).extend(born.get(h.stack, ()))
     lines = tuple(
-        Line(f, n, count[f], kinds[f].most_common(1)[0][0], _grows(times[f], len(s.history)), _most(callers[f]))
+        Line(f, n, count[f], kinds[f].most_common(1)[0][0], f in grown, _most(callers[f]), kept.get(f, ()))
         for f, n in size.most_common()
     )
     return Held(when, sum(h.bytes for h in holdings), lines, dict(parts.most_common()))
@@ -105,31 +109,6 @@ def _held(s: MemorySnapshot, when: str, holdings: Sequence[Holding]) -> Held:
 
 def _most(callers: Counter[tuple[Frame, ...]]) -> tuple[Frame, ...]:
     return callers.most_common(1)[0][0]
-
-
-def _born(s: MemorySnapshot) -> dict[int, list[int]]:
-    """Stack -> events of the history that allocated what is still alive at its end."""
-    h = s.history
-    freed = FREE_COMPLETED if FREE_COMPLETED in h.action else FREE_REQUESTED
-    open_: dict[int, int] = {}
-    for i, action in enumerate(h.action):
-        if action == ALLOC:
-            open_[h.address[i]] = i
-        elif action == freed:
-            open_.pop(h.address[i], None)
-    found: dict[int, list[int]] = {}
-    for i in open_.values():
-        found.setdefault(h.stack[i], []).append(i)
-    return found
-
-
-def _grows(events: Sequence[int], length: int) -> bool:
-    """Whether allocations that stay are spread over the history: those of one step, or of the start, stand together."""
-    if len(events) < GROWN:
-        return False
-    first, last = min(events), max(events)
-    middle = sum(first + (last - first) / 4 < e < last - (last - first) / 4 for e in events)
-    return last - first >= SPREAD * length and last >= RECENT * length and middle >= len(events) / 4
 
 
 def large_of(held: Held, share: float) -> tuple[Line, ...]:
@@ -149,9 +128,11 @@ def sentence(s: MemorySnapshot, held: Held, large: Sequence[Line]) -> str:
     number = "one block" if first.blocks == 1 else f"{first.blocks:,} blocks"
     what = f", {first.part}" if first.part else ""
     what += ", more and more of them throughout the history" if first.grows else ""
+    sure = certain(first.kept)
+    what += f", kept by {at(sure)}" if sure is not None else ""
     rest = f"; {len(large) - 1} more lines hold {percent(_rest(large) / held.total)}" if len(large) > 1 else ""
     rest = rest.replace("1 more lines hold", "one more line holds")
-    where = f"{_short(first.frame)} in {first.frame.function}"
+    where = f"{at(first.frame)} in {first.frame.function}"
     return f"{of}: {share} came from {where} ({human_bytes(first.bytes)} in {number}{what}){rest}."
 
 
@@ -159,14 +140,10 @@ def _rest(large: Sequence[Line]) -> int:
     return sum(line.bytes for line in large[1:])
 
 
-def _short(frame: Frame) -> str:
-    return f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
-
-
 def by_line(held: Held) -> list[str]:
     """The lines that hold most, as a fact."""
     return [
-        f"{_short(line.frame)} in {line.frame.function}: {human_bytes(line.bytes)} in {line.blocks:,}"
+        f"{at(line.frame)} in {line.frame.function}: {human_bytes(line.bytes)} in {line.blocks:,}"
         for line in held.lines[:LISTED]
     ]
 
@@ -174,10 +151,15 @@ def by_line(held: Held) -> list[str]:
 def called_from(held: Held) -> list[str]:
     """Callers of the lines that go on growing: nearer to what keeps their results, as a fact."""
     return [
-        f"{_short(line.frame)} from {' from '.join(f'{_short(c)} in {c.function}' for c in line.callers)}"
+        f"{at(line.frame)} from {' from '.join(f'{at(c)} in {c.function}' for c in line.callers)}"
         for line in held.lines
         if line.grows and line.callers
     ]
+
+
+def stored_by(held: Held) -> list[str]:
+    """The statements that may keep what those lines make, as a fact."""
+    return listed(dict.fromkeys(k for line in held.lines if line.grows for k in line.kept))
 
 
 def by_part(held: Held) -> list[str]:
@@ -189,7 +171,7 @@ def by_part(held: Held) -> list[str]:
 
 def fixes_of(held: Held, large: Sequence[Line]) -> tuple[Fix, ...]:
     """Those of what holds most, then of the next; the most is not always on a line."""
-    kept = (KEPT,) if any(line.grows for line in large) else ()
+    kept = tuple(fix_of(line.kept, 0) for line in large if line.grows)[:1]
     order = [large[0].part] if large else []
     order += [part for part, n in held.parts.items() if n >= held.total / 10]
     found = dict.fromkeys((*kept, *(fix for part in dict.fromkeys(order) for fix in _FIXES.get(part, ()))))

@@ -47,6 +47,7 @@ from necropsy.evidence.device_memory import DeviceMemory
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.memory_snapshots import MemorySnapshots
 from necropsy.evidence.settings import Settings
+from necropsy.evidence.sources import Sources
 from necropsy.finding import Confidence, Fact, Finding, Fix, Related, Severity
 from necropsy.rule import rule
 from necropsy.rules.memory._held import (
@@ -58,6 +59,7 @@ from necropsy.rules.memory._held import (
     large_of,
     sentence,
     snapshot_of,
+    stored_by,
 )
 from necropsy.units import human_bytes, percent
 
@@ -200,7 +202,7 @@ def _facts(m: OutOfDeviceMemory, verdict: Verdict) -> dict[str, Fact]:
 )
 def check(
     memory: DeviceMemory, exceptions: Exceptions, settings: Settings, activity: Activity,
-    snapshots: MemorySnapshots | None, t: Thresholds,
+    snapshots: MemorySnapshots | None, sources: Sources, t: Thresholds,
 ) -> Iterator[Finding]:  # fmt: skip
     """One finding a refused allocation; a memory snapshot of the same one says what held the memory."""
     expandable = any("expandable_segments:True" in s.value for s in settings)
@@ -216,13 +218,13 @@ def check(
         fixes, facts = verdict.fixes, _facts(m, verdict)
         related: tuple[Related, ...] = ()
         snapshot = snapshot_of(m, snapshots.snapshots) if snapshots is not None else None
-        if snapshot is not None and (held := held_of(snapshot)).lines and verdict.kind == "exhaustion":
+        if snapshot is not None and (held := held_of(snapshot, sources.tree)).lines and verdict.kind == "exhaustion":
             large = large_of(held, LARGE)
             message = f"{message.rstrip('.')}; {sentence(snapshot, held, large)}"
             better = (*fixes_of(held, large), *(f for f in fixes if f is not _SNAPSHOT))
             fixes = tuple(dict.fromkeys(better))[:MOST_FIXES]
             told_of = {"held by line (blocks)": by_line(held), "called from": called_from(held)}
-            told_of["held by kind"] = by_part(held)
+            told_of |= {"stored by": stored_by(held), "held by kind": by_part(held)}
             facts = {**{k: v for k, v in told_of.items() if v}, **facts}
             related = (Related(snapshot.anchor, "the snapshot that tells what held the memory"),)
         yield from told(

@@ -23,7 +23,8 @@ How to fix
 
 Limits
     The line is where memory was asked for, which need not be what keeps it alive. It is said
-    to grow if eight blocks or more that stay were allocated over half of the history or more. Blocks
+    to grow if eight blocks or more that stay were allocated over half of the history or more; the
+    statement that stores them is read from the run's own source, if that is at hand. Blocks
     are called weights, optimizer state or forward pass only if a function of torch that
     makes just these is in their stack. The backward pass allocates on threads without
     Python: gradients have no line. Memory from before recording began has no stack. What
@@ -46,9 +47,12 @@ from necropsy.claim import event_of, event_of_record, process_of, ranks_of
 from necropsy.evidence.device_memory import DeviceMemory
 from necropsy.evidence.exceptions import Exceptions
 from necropsy.evidence.memory_snapshots import MemorySnapshots
+from necropsy.evidence.sources import Sources
 from necropsy.finding import MAX_PLACES, Confidence, Fact, Finding, Fix, Place, Severity
 from necropsy.rule import rule
 from necropsy.rules.memory._held import (
+    LEAST,
+    SHARE,
     Held,
     by_line,
     by_part,
@@ -58,7 +62,9 @@ from necropsy.rules.memory._held import (
     large_of,
     refused_alike,
     sentence,
+    stored_by,
 )
+from necropsy.rules.memory._keeping import certain, place_of
 from necropsy.units import human_bytes
 
 
@@ -68,8 +74,8 @@ class Thresholds(Struct, frozen=True):
     Both are this project's own: a line below a twentieth is no lever, and some hundred megabytes fit any GPU.
     """
 
-    share: float = 0.05
-    least: int = 512 << 20
+    share: float = SHARE
+    least: int = LEAST
 
 
 _RECORD: Final = Fix(
@@ -79,11 +85,15 @@ _RECORD: Final = Fix(
 
 @rule("OOM009", "memory-by-line", Severity.WARNING, settings=Thresholds, aliases=("memory-snapshot",))
 def check(
-    snapshots: MemorySnapshots, refusals: DeviceMemory | None, exceptions: Exceptions | None, t: Thresholds
+    snapshots: MemorySnapshots,
+    refusals: DeviceMemory | None,
+    exceptions: Exceptions | None,
+    sources: Sources,
+    t: Thresholds,
 ) -> Iterator[Finding]:
     """One finding a device of a snapshot that was taken when memory ran out, or that holds much."""
     for s in snapshots.snapshots:
-        held = held_of(s)
+        held = held_of(s, sources.tree)
         if held.total and (s.refused or held.total >= t.least):
             yield _finding(s, held, refusals, exceptions, t)
 
@@ -92,14 +102,16 @@ def _finding(
     s: MemorySnapshot, held: Held, refusals: DeviceMemory | None, exceptions: Exceptions | None, t: Thresholds
 ) -> Finding:
     large = large_of(held, t.share)[:MAX_PLACES]
+    lines = [
+        Place(line.frame.file, line.frame.line, None, line.frame.function, how="memory snapshot") for line in large
+    ]
+    keeping = [place_of(k) for line in large if line.grows and (k := certain(line.kept)) is not None]
     return Finding(
         message=f"{held.when[0].upper()}{held.when[1:]}, {sentence(s, held, large)}",
         anchor=s.anchor,
         severity=Severity.WARNING if s.refused else Severity.NOTE,
         confidence=Confidence.CERTAIN if s.whole else Confidence.LIKELY,
-        code=tuple(
-            Place(line.frame.file, line.frame.line, None, line.frame.function, how="memory snapshot") for line in large
-        ),
+        code=tuple(dict.fromkeys([*lines[:1], *keeping, *lines[1:]]))[:MAX_PLACES],
         ranks=ranks_of(s.origin),
         process=process_of(s.origin),
         seq=s.seq,
@@ -115,6 +127,7 @@ def _facts(s: MemorySnapshot, held: Held) -> dict[str, Fact]:
     facts: dict[str, Fact] = {
         "held by line (blocks)": by_line(held),
         "called from": called_from(held),
+        "stored by": stored_by(held),
         "held by kind": by_part(held),
         "allocated when taken": human_bytes(s.allocated),
         "reserved when taken": human_bytes(s.reserved),
