@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from necropsy_lsp.mapping import common_suffix, is_meant, mapped, path_parts
+from necropsy.provenance.paths import common_suffix, is_meant, mapped, path_parts
 from necropsy_lsp.matching import quoted, stands
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.settings import Settings

@@ -92,13 +92,15 @@ class _Standing:
     def entry(self, finding: StoredFinding, source: Source) -> Known | None:
         """The finding in its place; None where a comment in the file silences it."""
         place = finding.code[0] if finding.code else None
-        path = self._session.find_source(place.file, source.project) if place is not None else None
         uri, line, stale = "", -1, False
-        if path is not None and place is not None:
-            at = self._shown(path).get(finding.fingerprint)
+        for path in self._session.find_sources(place.file, source.project) if place is not None else ():
+            at = self._shown(path).get(finding.fingerprint)  # it stands in the file that holds what was quoted
             if at is not None:
                 uri, (line, stale) = from_fs_path(str(path)) or "", at
-            elif place.line and self._silenced(path, place.line - 1, finding.rule):
+                break
+        else:
+            one = self._session.find_source(place, source.project) if place is not None else None
+            if one and place and place.line and self._silenced(one, place.line - 1, finding.rule):
                 return None
         price = finding.cost
         return Known(

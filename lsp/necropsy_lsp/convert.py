@@ -34,9 +34,10 @@ _RELATED: Final = 50  # links of one finding: it may have thousands of ranks
 _FAR: Final = (1 << 31) - 1  # the protocol's largest line
 
 Locate = Callable[[Path, str], str | None]  # project, name in a report -> URI of a file that exists
+Placing = Callable[[Path, Place], str | None]  # project, place in a report -> URI of the file that is meant
 
 
-def nowhere(project: Path, name: str) -> None:
+def nowhere(project: Path, name: str | Place) -> None:
     """Locates nothing."""
 
 
@@ -49,7 +50,7 @@ class Look(Struct, frozen=True):
 
     codec: PositionCodec
     inputs: Locate = nowhere
-    sources: Locate = nowhere
+    sources: Placing = nowhere
     page: Callable[[str], str | None] = lambda code: None
     level: Callable[[str], str | None] = lambda code: None
     tags: frozenset[types.DiagnosticTag] = frozenset()
@@ -125,7 +126,7 @@ def related_of(shown: Shown, look: Look) -> list[types.DiagnosticRelatedInformat
     """The finding's further places, its anchor and its other evidence, where those are files here."""
     found: list[types.DiagnosticRelatedInformation] = []
     for index, place in enumerate(shown.finding.code):
-        if index != shown.place_index and place.line is not None and (uri := look.sources(shown.project, place.file)):
+        if index != shown.place_index and place.line is not None and (uri := look.sources(shown.project, place)):
             found.append(_information(uri, place.line, _named(place)))
     for anchor in (shown.finding.anchor, *shown.finding.related):
         if len(found) < _RELATED and (uri := look.inputs(shown.project, anchor.input)):

@@ -18,7 +18,7 @@ from msgspec import Struct
 from necropsy_parsers.numbers import natural
 
 from necropsy.provenance.files import SKIP
-from necropsy_lsp.mapping import find_source
+from necropsy.provenance.paths import candidates, the_one
 
 LONGEST: Final = 4096  # characters of a line that are looked at
 PATH: Final = 1024  # characters of a path
@@ -77,17 +77,21 @@ class LocalFiles:
     def __init__(self, folders: Sequence[Path], mappings: Mapping[str, str]) -> None:
         self._folders = list(folders)
         self._mappings = mappings
-        self._known: dict[str, Path | None] = {}
+        self._known: dict[str, list[Path]] = {}
         self._bases: list[Path] | None = None
 
-    def find(self, reported: str) -> Path | None:
-        """The local file: where the settings map it, else by the longest part of its path that exists here."""
+    def fitting(self, reported: str) -> list[Path]:
+        """The local files that may be meant: where the settings map it, else by the longest part that exists here."""
         if reported not in self._known:
             if self._bases is None:
                 self._bases = [place for folder in self._folders for place in _subfolders(folder)]
             short = reported if len(reported) <= PATH else ""
-            self._known[reported] = find_source(short, self._mappings, self._bases, self._folders)
+            self._known[reported] = candidates(short, self._mappings, self._bases, self._folders)
         return self._known[reported]
+
+    def find(self, reported: str, line: int | None = None, text: str = "") -> Path | None:
+        """The local file that is meant: of several that fit, the one that holds what was quoted of a line, or none."""
+        return the_one(self.fitting(reported), line, text)
 
 
 def _subfolders(folder: Path) -> Iterable[Path]:

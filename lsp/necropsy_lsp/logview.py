@@ -17,7 +17,7 @@ from pygls.workspace import PositionCodec
 from necropsy_parsers.numbers import natural
 
 from necropsy_lsp.analysis import ReportedFinding, Run, WholeReport
-from necropsy_lsp.stored import Anchor
+from necropsy_lsp.stored import Anchor, Place
 from necropsy_lsp.text import split_lines
 
 MOST_RELATED: Final = 20
@@ -27,7 +27,7 @@ _LONE_RETURN: Final = re.compile(r"\r(?!\n)")
 _COMPILE: Final = re.compile(r"^[VIDWEC]\d{4} [^\]\n]{1,200}\] \[(!?\d+(?:/\d+)+(?:_\d+)?)\]")
 _RANK: Final = re.compile(r"\[rank ?(\d{1,6})\]|\[default(\d{1,6})\]:|^\s*(\d{1,6}): ")
 
-Locate = Callable[[str], str | None]  # path in the log -> URI of a local file
+Locate = Callable[[Place], str | None]  # place of a finding -> URI of a local file
 
 
 class LogText:
@@ -122,7 +122,7 @@ def current(marks: Iterable[Mark], lines: Sequence[str]) -> list[types.Diagnosti
 
 def _places(finding: ReportedFinding, locate: Locate) -> Iterator[types.DiagnosticRelatedInformation]:
     for place in finding.code:
-        uri = locate(place.file) if place.line else None
+        uri = locate(place) if place.line else None
         if uri is not None:
             at = types.Position(max((place.line or 1) - 1, 0), 0)
             in_function = f" in {place.function}" if place.function else ""

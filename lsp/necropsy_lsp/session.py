@@ -10,13 +10,14 @@ from typing import Final
 from pygls.uris import to_fs_path, uri_scheme
 from pygls.workspace import TextDocument
 
+from necropsy.provenance.paths import candidates, the_one
 from necropsy.store import project_folder
 from necropsy_lsp.about import About, Around
-from necropsy_lsp.mapping import bases_of, find_source
+from necropsy_lsp.mapping import bases_of
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.settings import Given, Settings, of_project
 from necropsy_lsp.sources import Source, Sources
-from necropsy_lsp.stored import StoredFinding
+from necropsy_lsp.stored import Place, StoredFinding
 from necropsy_lsp.text import Document, LineEdit, split_lines
 
 UNTITLED: Final = "untitled"
@@ -70,12 +71,11 @@ class Session:
         return self._sources.all()
 
     def reported_sources(self) -> list[Path]:
-        """The local files in which a finding claims a line, as far as they are found without opening any."""
+        """The local files in which a finding may claim a line, as far as they are found without opening any."""
         named: dict[tuple[str, Path], None] = {}
         for source in self._sources.all():
             named |= {(finding.code[0].file, source.project): None for finding in source.findings if finding.code}
-        found = (self.find_source(file, project) for file, project in named)
-        return list(dict.fromkeys(path for path in found if path is not None))
+        return list(dict.fromkeys(path for file, project in named for path in self.find_sources(file, project)))
 
     # Settings
 
@@ -139,10 +139,14 @@ class Session:
                     del self._closed[next(iter(self._closed))]
         return about.shown(self._sources)
 
-    def find_source(self, reported: str, project: Path) -> Path | None:
-        """The local file that a path in a report means, for a link; None when there is none."""
+    def find_sources(self, reported: str, project: Path) -> list[Path]:
+        """The local files that a path in a report may mean."""
         bases = dict.fromkeys([project, *self.folders])
-        return find_source(reported, self.settings.path_mappings, bases, self.folders)
+        return candidates(reported, self.settings.path_mappings, bases, self.folders)
+
+    def find_source(self, place: Place, project: Path) -> Path | None:
+        """The local file that a place is in, for a link; None when there is none, or nobody can tell which."""
+        return the_one(self.find_sources(place.file, project), place.line, place.text)
 
     # Helpers
 

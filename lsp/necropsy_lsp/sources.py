@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from necropsy.provenance.paths import path_parts
 from necropsy.store import FOLDER
-from necropsy_lsp.mapping import path_parts
 from necropsy_lsp.stored import Place, ReportFile, ReportStore, StoredFinding, UnusableReport
 
 

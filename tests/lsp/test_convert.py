@@ -131,7 +131,7 @@ def test_evidence_is_listed_where_its_file_is_known(make_finding: Make) -> None:
     finding = make_finding(related=related, code=places)
     inputs = {"run.log": "file:///p/run.log", "other.log": "file:///p/other.log"}
     sources = {"/x/model.py": "file:///p/model.py", "m.py": "file:///p/m.py"}
-    diagnostic = convert(finding, inputs=located(**inputs), sources=located(**sources))
+    diagnostic = convert(finding, inputs=located(**inputs), sources=lambda _, place: sources.get(place.file))
     listed = [(r.location.uri, r.location.range.start.line, r.message) for r in diagnostic.related_information or ()]
     assert listed == [
         ("file:///p/model.py", 8, "y = f(x)"),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from necropsy_lsp.mapping import bases_of, common_suffix, is_meant
+from necropsy.provenance.paths import candidates, common_suffix, is_meant, the_one
+from necropsy_lsp.mapping import bases_of
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,31 @@ def test_bases_stay_inside_the_workspace(twins: Path) -> None:
     assert bases_of(a, [twins]) == [twins, twins / "src/a", twins / "src"]
     assert bases_of(a, [twins / "elsewhere"]) == [twins / "elsewhere"]
     assert bases_of(a, []) == []
+
+
+class TestSeveralFilesThatFit:
+    """What was quoted decides; without it nobody can tell."""
+
+    @pytest.fixture
+    def fitting(self, twins: Path) -> list[Path]:
+        (twins / "src/a/train.py").write_text("import torch\nloss = a.mean()\n")
+        (twins / "src/b/train.py").write_text("import torch\nloss = b.mean()\n")
+        return candidates("/job/c/train.py", {}, [twins / "src/b", twins / "src/a", twins], [twins])
+
+    def test_all_are_found_in_the_order_of_the_folders(self, fitting: list[Path]) -> None:
+        assert [p.parent.name for p in fitting] == ["b", "a"]
+
+    @pytest.mark.parametrize(
+        ("line", "text", "meant"),
+        [(2, "loss = a.mean()", "a"), (2, "  loss = b.mean()  ", "b"), (1, "import torch", None), (2, "x = 1", None),
+         (3, "loss = a.mean()", None), (None, "loss = a.mean()", None), (2, "", None)],
+    )  # fmt: skip
+    def test_the_quote_decides(self, fitting: list[Path], line: int | None, text: str, meant: str | None) -> None:
+        found = the_one(fitting, line, text)
+        assert (found.parent.name if found is not None else None) == meant
+
+    def test_a_longer_suffix_or_a_setting_leaves_one(self, twins: Path) -> None:
+        assert candidates("/job/b/train.py", {}, [twins / "src", twins / "src/a"], []) == [twins / "src/b/train.py"]
+        found = candidates("/job/c/train.py", {"/job/c": "src/a"}, [twins / "src/b"], [twins])
+        assert found == [twins / "src/a/train.py"]
+        assert the_one(found, None, "") == found[0]

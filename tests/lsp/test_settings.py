@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from necropsy.config import read_config
-from necropsy_lsp.mapping import find_source, mapped
+from necropsy.provenance.paths import candidates, mapped
 from necropsy_lsp.session import Session
 from necropsy_lsp.settings import Settings, of_client, of_project
 from necropsy_lsp.suppress import silences, without_comment
@@ -126,6 +126,6 @@ def test_mappings_and_links(tmp_path: Path) -> None:
     assert mapped("/build/jobs/x.py", mappings, [tmp_path]) == [tmp_path / "elsewhere" / "jobs" / "x.py"]
     assert mapped("/other/x.py", mappings, [tmp_path]) == []
     assert mapped("/build/../x.py", mappings, [tmp_path]) == []
-    assert find_source("/build/job/vision/train.py", mappings, [], [tmp_path]) == file
-    assert find_source("/home/x/src/vision/train.py", {}, [tmp_path], [tmp_path]) == file
-    assert find_source("/etc/hostname", {}, [tmp_path], [tmp_path]) is None
+    assert candidates("/build/job/vision/train.py", mappings, [], [tmp_path]) == [file]
+    assert candidates("/home/x/src/vision/train.py", {}, [tmp_path], [tmp_path]) == [file]
+    assert candidates("/etc/hostname", {}, [tmp_path], [tmp_path]) == []

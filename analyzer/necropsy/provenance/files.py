@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from necropsy.finding import Place
+from necropsy.provenance.paths import MAX_SOURCE, lines_of, quotes, shared
 
 SKIP: Final = frozenset(
     {"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "env", "build", "dist"}
@@ -23,7 +24,6 @@ MARKERS: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 ENTRIES: Final = 4000  # directory entries looked at in folders nobody named; 20 ms on a warm disk
 ENTRIES_NAMED: Final = 200_000
 UPWARDS: Final = 3  # folders above an input that are tried
-MAX_SOURCE: Final = 4 * 2**20  # bytes; a larger "source" is generated
 
 
 class SourceTree:
@@ -79,7 +79,7 @@ class SourceTree:
         inside = [n for n in named if n in here.parents]
         return [
             p for p in self._names().get(parts[-1], [])
-            if p.absolute() != here and _common(p, parts) == _common(own, parts)
+            if p.absolute() != here and shared(p.parts, parts) == shared(own.parts, parts)
             and self._confirmed(p, file) == self._confirmed(own, file)
             and (not inside or any(n in p.absolute().parents for n in named))
         ]  # fmt: skip
@@ -106,8 +106,8 @@ class SourceTree:
             return [own]
         found = self._names().get(parts[-1], [])
         named = {n.absolute() for n in self._named}
-        alike = {c: _common(c, parts) for c in found if named & set(c.absolute().parents)}
-        alike = alike or {c: _common(c, parts) for c in found}
+        alike = {c: shared(c.parts, parts) for c in found if named & set(c.absolute().parents)}
+        alike = alike or {c: shared(c.parts, parts) for c in found}
         return [c for c, common in alike.items() if common == max(alike.values())]
 
     def python_files(self, limit: int) -> list[Path]:
@@ -160,7 +160,7 @@ class SourceTree:
         # Of files that are named alike, those go first that lie where the user said.
         named = {n.absolute() for n in self._named}
         ranked = sorted(
-            {c: _common(c, parts) for c in candidates}.items(),
+            {c: shared(c.parts, parts) for c in candidates}.items(),
             key=lambda kv: (-kv[1], kv[0] != own and not named & set(kv[0].absolute().parents)),
         )
         for path, common in ranked:
@@ -180,11 +180,7 @@ class SourceTree:
 
     def _read(self, path: Path) -> list[str]:
         if path not in self._text:
-            try:
-                data = path.read_bytes() if path.stat().st_size <= MAX_SOURCE else b""
-            except OSError:
-                data = b""
-            self._text[path] = data.decode("utf-8", "replace").splitlines()
+            self._text[path] = lines_of(path)
         return self._text[path]
 
     def _names(self) -> dict[str, list[Path]]:
@@ -232,22 +228,6 @@ class SourceTree:
                     found = self._index.setdefault(entry.name, [])
                     if (path := Path(entry.path)) not in found:
                         found.append(path)
-
-
-def _common(path: Path, parts: Sequence[str]) -> int:
-    """How many trailing names a local path shares with the parts of a logged one."""
-    count = 0
-    for a, b in zip(reversed(path.parts), reversed(parts), strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
-
-
-def quotes(line: str, quoted: str) -> bool:
-    """Whether a line is what was quoted as its text: of a statement over several lines, or of a long one, a part."""
-    line, text = " ".join(line.split()), " ".join(quoted.split())
-    return line == text or (bool(line) and (line in text or text in line or text.startswith(line[:60])))
 
 
 def _same(line: str, quoted: str) -> bool:

@@ -21,7 +21,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from necropsy.finding import Place
-from necropsy.provenance.files import SourceTree, quotes
+from necropsy.provenance.files import SourceTree
+from necropsy.provenance.paths import quotes
 
 _KERNEL: Final = re.compile(r"[/\\]ipykernel_\d+[/\\](?P<hash>\d+)\.py$")
 _INPUT: Final = re.compile(r"^<ipython-input-(?P<number>\d+)(?:-(?P<hash>[0-9a-f]+))?>$")

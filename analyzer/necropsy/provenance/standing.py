@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from necropsy.finding import Place
-from necropsy.provenance.files import SourceTree, quotes
+from necropsy.provenance.files import SourceTree
 from necropsy.provenance.notebooks import cell_of, number_of, of_notebook
+from necropsy.provenance.paths import quotes
 
 _TELLING: Final = 8  # characters of a line that is looked for elsewhere: `else:` stands everywhere
 _LISTED: Final = 3

@@ -24,7 +24,7 @@ from necropsy_lsp.feature import Feature
 from necropsy_lsp.pages import page_uri
 from necropsy_lsp.placed import Shown
 from necropsy_lsp.session import path_of
-from necropsy_lsp.stored import StoredFinding
+from necropsy_lsp.stored import Place, StoredFinding
 from necropsy_lsp.text import Document, split_lines
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ class Diagnostics(Feature):
         path = path_of(document.uri)
         settings = session.settings_for(path.parent) if path is not None else session.settings
 
-        def source(project: Path, name: str) -> str | None:
-            found = session.find_source(name, project)
+        def source(project: Path, place: Place) -> str | None:
+            found = session.find_source(place, project)
             return from_fs_path(str(found)) if found is not None else None
 
         # LSP 3.17 has these abilities under `publishDiagnostics`; 3.18 also under `diagnostic`.

@@ -10,6 +10,7 @@ from pygls.capabilities import get_capability
 from pygls.uris import from_fs_path
 from pygls.workspace import TextDocument
 
+from necropsy.provenance.paths import the_one
 from necropsy_lsp.feature import Feature
 from necropsy_lsp.features.logs import LARGEST, lines_of, may_be_log
 from necropsy_lsp.links import LocalFiles, references
@@ -42,17 +43,22 @@ class LogLinks(Feature):
         tooltips = get_capability(self.server.client_capabilities, TOOLTIP, False)
         units = document.position_codec.client_num_units
         found: list[types.DocumentLink] = []
-        for number, line in enumerate(lines_of(document)):
+        lines = lines_of(document)
+        for number, line in enumerate(lines):
             if number % STEP == 0:
                 await asyncio.sleep(0)
             for reference in references(line):
-                path = files.find(reference.file)
+                quoted = lines[number + 1] if number + 1 < len(lines) else ""  # as in a traceback
+                fitting = files.fitting(reference.file)
+                meant = the_one(fitting, reference.line, quoted)
+                path = meant or next(iter(fitting), None)
                 uri = from_fs_path(str(path)) if path is not None else None
                 if uri is None:
                     continue
                 start = types.Position(number, units(line[: reference.start]))
                 end = types.Position(number, units(line[: reference.end]))
-                tooltip = f"{path}, line {reference.line}" if tooltips else None
+                others = f"; {len(fitting)} files fit, pathMappings decides" if meant is None else ""
+                tooltip = f"{path}, line {reference.line}{others}" if tooltips else None
                 # Editors take the fragment for the line: VS Code, and those that follow it.
                 target = f"{uri}#L{reference.line}"
                 found.append(types.DocumentLink(types.Range(start, end), target=target, tooltip=tooltip))

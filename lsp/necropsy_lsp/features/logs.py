@@ -24,6 +24,7 @@ from necropsy_lsp.feature import Feature
 from necropsy_lsp.links import LocalFiles
 from necropsy_lsp.logview import LogText, Mark, Marks, current, flat, marks_of, outline
 from necropsy_lsp.pages import page_uri
+from necropsy_lsp.stored import Place
 from necropsy_lsp.targets import Target, grounds, open_document, text_target
 from necropsy_lsp.text import Document, split_lines
 
@@ -157,8 +158,8 @@ class Logs(Feature):
         related = get_capability(self.server.client_capabilities, RELATED, False)
         described = get_capability(self.server.client_capabilities, DESCRIBED, False)
 
-        def locate(reported: str) -> str | None:
-            path = files.find(reported)
+        def locate(place: Place) -> str | None:
+            path = files.find(place.file, place.line, place.text)
             return from_fs_path(str(path)) if path is not None else None
 
         def convert(
