@@ -146,8 +146,8 @@ class NcuKernels(Table[NcuKernel]):
         "host": "host as ncu names it",
         "context": "CUDA context",
         "stream": "CUDA stream",
-        "role": "program; tuning (a tuner timed candidates), helper (a process that only tunes) or warm-up (an NVTX"
-        " range or function around it says so): not the work that counts",
+        "role": "program; tuning (a tuner timed candidates), helper (a process that only tunes) or warm-up (its"
+        " name, an NVTX range or a function around it says so): not the work that counts",
         "compiled": "whether generated code of torch.compile launched it, as its name or Python stack tells",
         "place": "line or function that the launch carries: capture mark, Python stack, or source of the kernel",
         "metrics": "name -> value in base units: ns, byte, byte/s, Hz, percent, counts; absent if not collected",

@@ -42,7 +42,7 @@ def about(
         share = None  # it is all that was profiled, and tells nothing
     facts = dict(more.pop("facts", {})) | {"kernel": kernel_name(group)}
     if row.grid is not None and row.block is not None:
-        facts["grid"] = f"{_dims(row.grid)} blocks of {_dims(row.block)} threads"
+        facts["grid"] = f"{_counted(row.grid, 'block')} of {_counted(row.block, 'thread')}"
     if len(group.rows) > 1 or row.runs > 1:
         facts["launches"] = sum(r.runs for r in group.rows)
     if group.warmup:
@@ -82,6 +82,12 @@ def _without_arguments(name: str) -> str:
         if depth == 0:
             return name[:at] if name[at] == "(" and at else name
     return name
+
+
+def _counted(dims: tuple[int, int, int], what: str) -> str:
+    """`16 x 32 blocks`, `1 block`."""
+    told = _dims(dims)
+    return f"{told} {what}{'' if told == '1' else 's'}"
 
 
 def _dims(dims: tuple[int, int, int]) -> str:

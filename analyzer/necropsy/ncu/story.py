@@ -134,7 +134,7 @@ def tell(
         group,
         message,
         Severity.WARNING if worth and not note else Severity.NOTE,
-        gain=theirs if theirs is not None else mine,
+        gain=mine if theirs is None else min(theirs, mine or theirs),
         places=where,
         seen=seen,
         facts=facts,

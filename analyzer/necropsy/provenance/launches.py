@@ -63,8 +63,8 @@ def is_tuning(stack: Sequence[Frame]) -> bool:
 
 
 def is_warmup(launch: Launch) -> bool:
-    """Whether an NVTX range or a function around the launch says that it warms up."""
-    names = [r.name for r in launch.ranges] + [f.function or "" for f in launch.stack]
+    """Whether its own name, an NVTX range or a function around it says that it warms up."""
+    names = [launch.function, *(r.name for r in launch.ranges), *(f.function or "" for f in launch.stack)]
     return any(_WARMUP.match(name) and not _OTHER_WARMUP.search(name) for name in names)
 
 

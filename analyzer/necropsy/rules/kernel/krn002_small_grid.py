@@ -41,17 +41,16 @@ from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRule, NcuRules
 from necropsy.evidence.traces import Traces
 from necropsy.finding import Confidence, Finding, Fix, Severity
+from necropsy.ncu.advice import ATTENTION, BATCH, CONVOLUTION, OWN, PRODUCT, kind_of
 from necropsy.ncu.claim import about, kernel_name
 from necropsy.ncu.groups import Group, groups
 from necropsy.ncu.lines import places
 from necropsy.ncu.story import weaker
 from necropsy.rule import Judged, lacking, rule
 from necropsy.trace.claim import ms, part
-from necropsy.trace.kernelnames import is_convolution
 
 _WAVES: Final = "launch__waves_per_multiprocessor"
 _TOLD: Final = ("small grid", "grid is too small", "grid for this launch is configured to execute only")
-_MATH: Final = ("gemm", "xmma", "nvjet", "cutlass", "Kernel2", "cudnn", "splitKreduce", "gemv")
 
 
 class Thresholds(Struct, frozen=True):
@@ -144,16 +143,17 @@ def _finding(
 
 
 def _fixes(row: NcuKernel) -> tuple[Fix, ...]:
-    if is_convolution(row.kernel):
+    kind = kind_of(row)
+    if kind == CONVOLUTION:
         return (Fix("Convolve a larger batch at once, so that the grid fills the GPU", "code"),)
-    if any(word in row.kernel for word in _MATH):
+    if kind in (PRODUCT, ATTENTION):
         return (
             Fix("Batch small products: one `torch.bmm`, or a larger batch, instead of many small calls", "code"),
             Fix("Or launch it with its neighbours as one CUDA graph (`torch.compile(mode='reduce-overhead')`)", "code"),
         )
-    if "at::" in row.kernel or row.compiled:
+    if kind != OWN:
         return (
-            Fix("Give it more to do at once: a larger batch, or several tensors in one call", "code"),
+            BATCH,
             Fix("Let torch.compile fuse it with its neighbours", "code", command="model = torch.compile(model)"),
         )
     return (

@@ -18,7 +18,8 @@ How to fix
     is no large power of two.
 
 Limits
-    Told where the grid is not the reason (KRN002, KRN005). A multiprocessor counts from 5% on, NVIDIA's threshold.
+    Told where the grid is not the reason (KRN002, KRN005): a last wave that is not full explains as much as is missing
+    of it. A multiprocessor counts from 5% on, NVIDIA's threshold.
     Slices and channels count only where that memory is what limits the kernel and the busiest of them is near its peak:
     of small kernels a few slices are always busier, which costs nothing. That addresses are the reason is
     likely, not measured.
@@ -30,6 +31,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Final
 
 from necropsy.evidence.inductor_kernels import InductorKernels
@@ -97,7 +99,7 @@ def _uneven(group: Group, heard: list[NcuRule], t: Thresholds) -> tuple[str, flo
     row = group.row
     sm, waves = lost(row, SM, heard), row.value("launch__waves_per_multiprocessor")
     if waves is None or waves >= 1:
-        if sm is not None and sm >= t.lost:
+        if sm is not None and sm >= t.lost and not (waves is not None and sm <= _last_wave(waves)):
             return SM, sm
         inner = lost(row, SCHEDULER, heard)
         if inner is not None and sm is not None and inner - sm >= t.inner:
@@ -108,6 +110,11 @@ def _uneven(group: Group, heard: list[NcuRule], t: Thresholds) -> tuple[str, flo
         if slices is not None and t.inner <= slices < 1 and (memory(row) or 0.0) / (1 - slices) >= t.near:
             return unit, slices
     return None
+
+
+def _last_wave(waves: float) -> float:
+    """What the average multiprocessor idles (0 to 1) where some have a block more than others: equal blocks do that."""
+    return 1 - waves / ceil(waves) if waves > 0 else 0.0
 
 
 def _finding(group: Group, unit: str, idle: float, rules: NcuRules, t: Thresholds, beside: Beside) -> Finding:
