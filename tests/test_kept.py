@@ -208,6 +208,15 @@ def test_an_attribute_that_another_method_makes_anew_is_bounded() -> None:
     assert [k.bounded for k in kept_by(source.format("self.outs.clear()"))] == [True]
 
 
+def test_what_a_statement_says_is_its_own_text() -> None:
+    (kept,) = in_a_loop('if n: history.append(("é", loss))  # in short')
+    assert kept.says == 'history.append(("é", loss))'
+    assert kept.text == 'if n: history.append(("é", loss))  # in short'
+    (kept,) = in_a_loop("history.append(\n    loss,\n)")
+    assert kept.says == "history.append(loss)"
+    assert in_a_loop(f"history.append({'(' * 150}f{'()' * 5000}(loss){')' * 150})") == []
+
+
 def test_stored_where_it_is_made() -> None:
     (kept,) = kept_by("def f():\n    outs = []\n    for x in xs:\n        outs.append(net(x))  # 0")
     assert kept.says == "outs.append(net(x))"

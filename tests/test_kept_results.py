@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from tests.support.kept_cases import ROOT, TRAINING, Program, cases, everything
+from tests.support.kept_cases import ROOT, TRAINING, Program, cases, collected, everything, nothing
 
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.source import open_sources
@@ -48,6 +48,13 @@ def test_growth_is_of_the_whole_history(tmp_path: Path, left: int) -> None:
     (found,) = told(tmp_path, p)
     assert (found.code[0].line, found.severity) == (29, Severity.WARNING)
     assert "39 blocks" in found.message
+
+
+def test_evaluation_behind_training(tmp_path: Path) -> None:
+    p = Program().run(8, nothing)
+    collected(p, 40)
+    (found,) = told(tmp_path, p)
+    assert (found.code[0].line, found.severity) == (35, Severity.NOTE)
 
 
 def test_growth_that_ended_long_ago_is_none(tmp_path: Path) -> None:

@@ -151,14 +151,19 @@ def collecting() -> Program:
     """Inference whose results are listed, and nothing else stays."""
     p = Program()
     p.build()
+    collected(p, 24)
+    return p
+
+
+def collected(p: Program, batches: int) -> None:
+    """Batches whose results are listed."""
     frames = (p.at("score", "forward"), MODULE, p.at("collect", "collect"), p.main)
     kept = []
-    for _ in range(24):
+    for _ in range(batches):
         made = [p.a.alloc(300_000, *frames) for _ in range(6)]
         kept.append(made.pop())
         for address in made:
             p.a.free(address)
-    return p
 
 
 def one_pass() -> Program:

@@ -95,7 +95,10 @@ def _followed(frame: Frame, lines: Sequence[str], again: bool) -> tuple[list[Kep
     scope = scope_of(tree, frame.line or 0)
     if any(isinstance(n, ast.Yield | ast.YieldFrom) for s in flat(scope) for n in ast.walk(s.node)):
         return [], False
-    return _Flow(frame, lines, Containers(tree, scope), again).run(steps)
+    try:
+        return _Flow(frame, lines, Containers(tree, scope), again).run(steps)
+    except RecursionError:  # an expression nested deeper than Python's stack
+        return [], False
 
 
 def _step_at(frame: Frame, lines: Sequence[str]) -> tuple[ast.Module, list[Step]] | None:
@@ -247,17 +250,14 @@ class _Flow:
             self.names[key] = state  # it goes where its container goes
         if anew or (not step.loops and (local or self.containers.module)):
             return None
-        node, first = step.node, self.lines[step.node.lineno - 1].strip()
-        says = ast.unparse(node) if node.end_lineno != node.lineno else first[: _length(node)]
+        node, line = step.node, self.lines[step.node.lineno - 1]
+        # Columns count bytes of UTF-8.
+        says = line.encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
+        says = ast.unparse(node) if node.end_lineno != node.lineno else says
         return Kept(
-            self.frame.file, node.lineno, self.frame.function, first, says, key, ast.unparse(value), state,
+            self.frame.file, node.lineno, self.frame.function, line.strip(), says, key, ast.unparse(value), state,
             outside or (local and self.again) or self.containers.trimmed(key), adds,
         )  # fmt: skip
-
-
-def _length(node: ast.stmt) -> int:
-    """Characters of a statement on one line, without the comment behind it."""
-    return (node.end_col_offset or node.col_offset) - node.col_offset
 
 
 def _to_host(call: ast.Call) -> bool:

@@ -94,7 +94,7 @@ def _facts(s: Scattered) -> dict[str, Fact]:
         facts["a sample"] = f"{sizes}, strides {', '.join(map(str, s.layout.strides))}"
     if s.rate:
         facts["stacking (GB/s)"] = round(s.rate, 2)
-    facts["could be saved"] = "about half of it (estimated)"
+    facts["saved if contiguous (estimated)"] = "about half of it"
     return facts
 
 

@@ -125,8 +125,9 @@ def _judged(
     if came_and_went > DROPPED * len(kept):
         return None
     births = [b.born for b in kept]
-    several = len({bisect_left(births, at) for at in passes if births[0] < at < births[-1]}) >= PASSES
-    if not several and (passes or not _turned_over(every, kept)):
+    between = {bisect_left(births, at) for at in passes if births[0] < at < births[-1]}
+    several = len(between) >= PASSES
+    if not several and (between or not _turned_over(every, kept)):
         return None
     sizes = {_rounded(b.bytes) for b in kept}
     commonest = Counter(b.stack for b in kept).most_common(1)[0][0]
