@@ -29,6 +29,7 @@ GIVEN: Final = (
     "rules/KRN024/fires-attention-in-bf16/input.d/run.log.gz",
     "rules/DAT002/silent-hidden-behind-kernels/input.json",
     "rules/DST012/fires-gradients/input.json",
+    "rules/CMP021/fires-again-each-step/input.json",
     "formats/ncu_csv/h200/details.csv.gz",
 )
 

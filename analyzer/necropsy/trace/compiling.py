@@ -24,7 +24,7 @@ from necropsy.trace.rank import Rows
 SHORT: Final = 1_000_000  # ns; cache look-ups and other marks of the compiler that are no compilation
 PROMPT: Final = 5_000_000  # ns between a compilation and the call that it was for
 
-_ID: Final = re.compile(r"\bcompile_id=(\d+)/(\d+)")
+_ID: Final = re.compile(r"\bcompile_id=(\d{1,9})/(\d{1,9})(?!\d)")
 # What a compilation of torch 2.6 on always runs, once its frame was not refused (torch/_dynamo/convert_frame.py).
 _WORK: Final = ("bytecode_tracing", "compile_attempt_", "backend_compile", "outputgraph.call_user_compiler")
 _WHOLE: Final = ("entire_frame_compile",)

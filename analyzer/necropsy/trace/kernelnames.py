@@ -35,7 +35,7 @@ _ELEMENTWISE: Final = re.compile(r"elementwise_kernel|CatArrayBatchedCopy")
 _LAYOUT: Final = re.compile(
     r"nchwToNhwc|nhwcToNchw|NCHWToNHWC|NHWCToNCHW|nchwToNc|convertTensor|tensorTransform|batched_transpose|SubTensorOp"
 )
-_ALIGN: Final = re.compile(r"_align(\d+)")
+_ALIGN: Final = re.compile(r"_align(\d{1,9})(?!\d)")
 _NAMESPACES: Final = re.compile(r"\b(?:at|c10|native|std|__detail|cuda|detail|cub|thrust)::|\(anonymous namespace\)::")
 
 
