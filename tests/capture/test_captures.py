@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tests.support.captures import INCIDENTS, PAGE, captures, judge, mistakes_table, overhead_table, tables, with_tables
 
+from necropsy.api import analyze
+from necropsy.finding import Role
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -41,3 +44,10 @@ def test_a_mistake_that_is_not_told_is_said_to_be_missing(tmp_path: Path) -> Non
 def test_overhead_is_told_against_runs_without_capture() -> None:
     table = overhead_table({"step_ms": {"none": [10.0, 30.0, 20.0], "profiler": [25.0]}})
     assert "| profiler | 25.0 ms | +25% | 25.0 |" in table
+
+
+def test_a_limit_that_the_log_tells_is_no_second_cause_in_the_trace() -> None:
+    """Marks tell no function: the log's warning and the trace's compilation are joined by their compile id."""
+    report = analyze([str(INCIDENTS / "captured-image-classifier")])
+    roles = {f.rule: f.role for f in report.findings if f.rule in ("CMP008", "CMP021")}
+    assert roles == {"CMP008": Role.ROOT, "CMP021": Role.CASCADE}

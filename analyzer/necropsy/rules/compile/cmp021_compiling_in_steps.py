@@ -114,10 +114,9 @@ def _told(limits: RecompileLimits | None, last: Compilation) -> str:
     for row in limits or ():
         name = row.file.replace("\\", "/").rpartition("/")[2]
         place = last.place
-        same = (
-            place is not None and name and place.file.endswith(name) and plain_function(row.function) == place.function
-        )
-        if same:
+        if place is None or not name or not place.file.endswith(name):
+            continue
+        if plain_function(row.function) == place.function or (not place.function and row.compile_id == last.id):
             return f"{type(row).__name__}@{row.anchor.input}:{row.seq}"
     return ""
 

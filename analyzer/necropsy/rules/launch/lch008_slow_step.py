@@ -16,8 +16,8 @@ How to fix
     or copy to pinned memory and save from a thread) and less often. Otherwise see the function that is named.
 
 Limits
-    Of few steps little can be said: from three on, and only if fewer than half are
-    slow. Compiling (CMP021), loading (DAT001) and `gc.collect()` (DAT006) are told by their
+    Of few steps little can be said: from three on, and not if more than half are slow; half
+    of them are a note, since a host that is slow now and then looks the same. Compiling (CMP021), loading (DAT001) and `gc.collect()` (DAT006) are told by their
     rules. A single slow step is a note; a host that was slow in no function in particular is not told.
     Steps that do the same work in other sizes (requests of several lengths, the last batch) cannot be compared
     with the others: they are a note, which says so. Sizes are those of operators, or of kernels' grids where the
@@ -114,7 +114,7 @@ def _slow(p: Profile, slow: Slow) -> Iterator[Finding]:
         return  # the host was slow somewhere: another program on the machine would do
     numbers = [int(n) for n in p.steps.number[slow.steps]]
     longest = int(p.steps.length[slow.steps].max())
-    one = len(numbers) == 1
+    one, few = len(numbers) == 1, 2 * len(numbers) < len(p.steps)
     listed = f"Step {numbers[0]} takes" if one else f"{len(numbers)} of {len(p.steps)} steps take up to"
     times = f"{longest / slow.usual:.1f} times the usual {ms(slow.usual)}"
     extra = f"{ms(slow.excess[slow.main] / len(numbers))} more {_said(slow.main)}"
@@ -123,7 +123,7 @@ def _slow(p: Profile, slow: Slow) -> Iterator[Finding]:
     yield about(
         p,
         f"{listed} {ms(longest)}, {times}: {extra}{where}.",
-        Severity.WARNING if not one and place is not None else Severity.NOTE,
+        Severity.WARNING if not one and few and place is not None else Severity.NOTE,
         shows=f"ProfilerStep#{numbers[0]}",
         ns=own,
         places=[place],
