@@ -16,7 +16,7 @@ from necropsy_parsers.tensorrt.records import EngineLayer
 
 from necropsy.finding import MAX_PLACES, Place
 from necropsy.provenance.files import SourceTree
-from necropsy.provenance.module_paths import ModulePath, common, module_path
+from necropsy.provenance.module_paths import TRACED, ModulePath, common, module_path
 from necropsy.provenance.modules import ModelSource
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ _PRODUCT: Final = re.compile(
     r"(?:^|[/_.\]])(?:(?:de)?conv(?:olution|transpose)?(?:[1-3]d)?|gemm|mat_?mul|linear|fullyconnected|fc|einsum|b?mm)(?:_?\d+)*$",
     re.I,
 )
-_OPERATIONS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU"})
+_OPERATIONS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU"}) | {
+    f"{TRACED}{name}" for name in ("convolution", "addmm", "mm", "bmm", "baddbmm", "matmul", "linear")
+}
 _QDQ: Final = re.compile(r"(?:de)?quantize(?:linear)?", re.I)
 
 
@@ -87,6 +89,9 @@ class LayerPlaces:
         if name.region and len(layer.nodes) > 1:
             return f"the region {_short(layer.nodes[0])}…{_short(layer.nodes[-1])}"
         module = self.module(layer)
+        path = module_path(what)
+        if module and path is not None and path.operation.startswith(TRACED):
+            return f"{module} ({_short(what.rpartition('/')[2])})"
         plain = _short(what or layer.name)
         return f"{plain} ({module})" if module and not what.startswith("/") else plain
 

@@ -5,6 +5,9 @@
     /qkv_1/MatMul                      qkv, called a second time
     layer1.0.conv1.weight              layer1[0].conv1: a parameter under its own name, in exports of any release
     node_conv2d_3                      nothing: exports of dynamo name modules in the node's metadata
+    /layer1_0_conv1/convolution_2      layer1_0_conv1: Torch-TensorRT 2.4 joins attributes, which `modules` parts
+    layer1.0.conv1/convolution_2       layer1[0].conv1: the same since 2.6, of torch.export; numbered in the graph
+    L['self'].layer1.0/relu_1          layer1[0]: the same of torch.compile (`[0]` or `._modules['0']` in some releases)
 
 Of nodes of older exports (`Conv_22`) the weights beside them in a layer's name tell the module.
 """
@@ -30,19 +33,31 @@ _TENSOR: Final = re.compile(
     r"(?:_output_\d+)?(?:_(?:[Dd]e)?[Qq]uantize(?:Linear|r)?(?:_(?:Input|Output|\d+))?)*(?:_output_\d+)?$"
 )
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*|\d+(?:\.\w+)*")
+# Torch-TensorRT: torch's name of the module around a node (nn_module_stack), and the node's own, with what a converter
+# puts behind it (torch_tensorrt/dynamo/conversion/converter_utils.py, get_node_name; since 2.0).
+_TRACED: Final = re.compile(
+    r"(?:L\[['\"]\w{1,80}['\"]\])?"
+    r"(?P<path>(?:[./]?\w{1,200}(?:@\d{1,9})?)?(?:[./]\w{1,200}(?:@\d{1,9})?|\[\d{1,9}\]|\[['\"][\w.]{1,200}['\"]\])*)"
+    r"/(?P<node>_{0,2}[a-z]\w{0,200})"
+)
+_NUMBERED: Final = re.compile(r"_(\d{1,9})(?=_[a-z]|$)")
+_STEP: Final = re.compile(r"(?P<part>\w+)(?:@(?P<call>\d+))?")
+TRACED: Final = "aten."  # what operations of such nodes begin with
 
 
 class ModulePath(Struct, frozen=True):
     """A module by its attributes, outermost first (numbers are items of containers).
 
-    `operation` is the ONNX operation in it ("" where a parameter names the module), `number` which of several such in
-    its scope, from 0. `call` counts calls of the module, from 0: the exporter numbers later ones.
+    `operation` is the ONNX operation in it ("" where a parameter names the module), or ATen's (`aten.relu`), `number`
+    which of several such in its scope (of ATen's in the graph), from 0. `call` counts calls of the module, from 0: the
+    exporter numbers later ones. `flat` are the parts as they were told, where attributes were joined in them.
     """
 
     parts: tuple[str, ...]
     operation: str = ""
     number: int = 0
     call: int = 0
+    flat: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -59,6 +74,8 @@ def module_path(name: str) -> ModulePath | None:
     name = _TENSOR.sub("", name, count=1)
     if (m := _PARAMETER.fullmatch(name)) is not None:
         return ModulePath(tuple(m["path"].split(".")))
+    if (traced := _TRACED.fullmatch(name)) is not None:
+        return _traced(traced["path"], traced["node"])
     if not name.startswith("/"):
         return None
     *scopes, last = name[1:].split("/")
@@ -66,6 +83,22 @@ def module_path(name: str) -> ModulePath | None:
     if operation is None or any(_MODULE.fullmatch(s) is None for s in scopes):
         return None
     return ModulePath(_plain(scopes), operation["type"], natural(operation["number"] or "0"))
+
+
+def _traced(path: str, node: str) -> ModulePath | None:
+    """The path of a node of torch's graph; without a dot or bracket it may be any program's."""
+    if "/" in path[1:] and not path.startswith("/"):
+        return None
+    parts = [
+        f"{m['part']}_{m['call']}" if m["call"] else m["part"]  # the second call of `act` is `act@1`
+        for m in _STEP.finditer(path)
+        if m["part"] != "_modules"
+    ]
+    if any(part.isdigit() for part in parts[:1]):
+        return None
+    m = _NUMBERED.search(node)  # a converter may have put words behind it: `convolution_3_bias`
+    operation = node[: m.start()] if m is not None else node
+    return ModulePath(tuple(parts), TRACED + operation, natural(m[1]) if m is not None else 0)
 
 
 def _plain(scopes: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from necropsy.provenance.module_classes import ModuleClass, called
+from necropsy.provenance.module_paths import TRACED
 
 # ONNX operation -> names of calls and operators that export as it (torch.onnx symbolics, opset 9 to 23).
 CALLS: Final[dict[str, str]] = {
@@ -33,6 +34,25 @@ CALLS: Final[dict[str, str]] = {
     "BatchNormalization": "batch_norm", "LayerNormalization": "layer_norm", "InstanceNormalization": "instance_norm",
     "GroupNormalization": "group_norm", "Dropout": "dropout", "DepthToSpace": "pixel_shuffle",
     "NonMaxSuppression": "nms batched_nms", "RoiAlign": "roi_align",
+}  # fmt: skip
+_PRODUCTS: Final = "linear addmm mm bmm baddbmm matmul einsum scaled_dot_product_attention"
+# ATen operation, as graphs of torch name it -> the same; others are called by their own name.
+ATEN: Final[dict[str, str]] = {
+    "convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+    **dict.fromkeys(("addmm", "mm", "bmm", "baddbmm", "matmul", "linear"), _PRODUCTS),
+    "relu": "relu relu_", "add": "add add_", "sub": "sub sub_ rsub", "mul": "mul mul_ multiply", "div": "div div_",
+    "cat": "cat concat concatenate", "_softmax": "softmax", "_log_softmax": "log_softmax", "mean": "mean",
+    "embedding": "embedding", "permute": "permute transpose t movedim", "transpose": "transpose", "t": "t",
+    "view": "view reshape flatten", "reshape": "reshape view flatten", "unsqueeze": "unsqueeze", "squeeze": "squeeze",
+    "clamp": "clamp clip", "upsample_nearest2d": "interpolate upsample", "upsample_bilinear2d": "interpolate upsample",
+    "native_layer_norm": "layer_norm", "_native_batch_norm_legit_no_training": "batch_norm",
+    "native_group_norm": "group_norm", "max_pool2d_with_indices": "max_pool2d", "_adaptive_avg_pool2d":
+    "adaptive_avg_pool2d", "index_select": "index_select", "masked_fill": "masked_fill", "pow": "pow square",
+}  # fmt: skip
+_ATEN_OPERATORS: Final = {
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "neg": "Neg", "eq": "Equal", "gt": "Greater",
+    "lt": "Less", "ge": "GreaterOrEqual", "le": "LessOrEqual",
+    **dict.fromkeys(("mm", "bmm", "matmul"), "MatMul"),
 }  # fmt: skip
 OPERATORS: Final[dict[str, tuple[type[ast.AST], ...]]] = {
     "Add": (ast.Add,), "Sub": (ast.Sub,), "Mul": (ast.Mult,), "Div": (ast.Div,), "Pow": (ast.Pow,),
@@ -122,8 +142,7 @@ def _bare(node: ast.expr) -> ast.expr:
 
 def operation_sites(owner: ModuleClass, operation: str) -> list[Site]:
     """Where `forward`, and methods of the class that it calls, do an operation without a module."""
-    names = frozenset(CALLS.get(operation, "").split())
-    kinds = OPERATORS.get(operation, ())
+    names, kinds = _asked(operation)
     found = []
     for name in _reached(owner):
         for node, loops in _ordered(owner.methods[name]):
@@ -131,6 +150,23 @@ def operation_sites(owner: ModuleClass, operation: str) -> list[Site]:
                 line = getattr(node, "lineno", 0)
                 found.append(Site(line, getattr(node, "end_lineno", None) or line, name, loops))
     return found
+
+
+def _asked(operation: str) -> tuple[frozenset[str], tuple[type[ast.AST], ...]]:
+    """Names of calls, and operators, that do an operation."""
+    if not operation.startswith(TRACED):
+        return frozenset(CALLS.get(operation, "").split()), OPERATORS.get(operation, ())
+    own = operation.removeprefix(TRACED)
+    known = next((k for k in (own, *_shorter(own)) if k in ATEN), own)
+    names = frozenset(ATEN.get(known, f"{own} {own}_").split())
+    return names, OPERATORS.get(_ATEN_OPERATORS.get(known, ""), ())
+
+
+def _shorter(operation: str) -> Iterator[str]:
+    """`convolution_bias`, which a converter made of `convolution`, without its last words."""
+    while "_" in operation[1:]:
+        operation = operation.rpartition("_")[0]
+        yield operation
 
 
 def _does(node: ast.AST, names: frozenset[str], kinds: tuple[type[ast.AST], ...]) -> bool:

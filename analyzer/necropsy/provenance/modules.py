@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from necropsy.finding import MAX_PLACES, Place
 from necropsy.provenance.files import SourceTree
 from necropsy.provenance.module_classes import APPENDED, Held, ModuleClass, classes_of, items
-from necropsy.provenance.module_paths import ModulePath, without_call
+from necropsy.provenance.module_paths import TRACED, ModulePath, without_call
 from necropsy.provenance.module_sites import Site, module_sites, operation_sites
 
 HOW: Final = "module path"
@@ -37,6 +37,12 @@ _MADE_BY: Final[dict[str, str]] = {
     "Relu": "ReLU ReLU6",
     "Softmax": "Softmax MultiheadAttention",
     "MaxPool": "MaxPool1d MaxPool2d MaxPool3d AdaptiveMaxPool2d",
+    "aten.convolution": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+    "aten.addmm": "Linear Bilinear MultiheadAttention LSTM",
+    "aten.linear": "Linear Bilinear MultiheadAttention LSTM",
+    "aten.relu": "ReLU ReLU6",
+    "aten._softmax": "Softmax MultiheadAttention",
+    "aten._native_batch_norm_legit_no_training": "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm",
 }
 _LEAVES: Final = frozenset(" ".join(_MADE_BY.values()).split()) | frozenset(
     "LayerNorm GroupNorm InstanceNorm2d Dropout Embedding GELU SiLU Sigmoid Tanh Identity Flatten AvgPool2d Upsample "
@@ -96,15 +102,16 @@ class ModelSource:
         every = [
             c
             for file, text in self._texts.items()
-            if sum(name in text for name in names) >= MENTIONED * len(names)
+            if sum(name.partition("_")[0] in text for name in names) >= MENTIONED * len(names)
             for c in self._classes(file)
             if self._forward(c) is not None
         ]
-        holding = [c for c in every if all(self._owned(c, part) is not None for part in self._first)]
+        holding = [c for c in every if all(self._owned(c, part) or self._spread(c, part) for part in self._first)]
         return [c for c in holding if all(self._fits(c, p) for p in self._known if p.parts)]
 
     def _fits(self, root: ModuleClass, path: ModulePath) -> bool:
         """Whether the path leads through the class: to its end, or to where a library's code begins."""
+        path = self._along(root, path)
         step = self._walk(root, path)
         if step is None or _contradicts(step, path):
             return False
@@ -155,12 +162,42 @@ class ModelSource:
     def _in_root(self, root: ModuleClass, path: ModulePath) -> tuple[Place, ...]:
         if not path.parts:
             return self._operation(root, path)
+        path = self._along(root, path)
         step = self._walk(root, path)
         if step is None or _contradicts(step, path):
             return ()
         if path.operation and step.used == len(path.parts) and step.inner is not None:
             return self._operation(step.inner, path)
         return self._call(step)
+
+    def _along(self, root: ModuleClass, path: ModulePath) -> ModulePath:
+        """A path whose attributes were joined by `_` (see `_spread`) as attributes of the class."""
+        if not path.operation.startswith(TRACED) or self._owned(root, path.parts[0]) is not None:
+            return path
+        parts = self._spread(root, path.parts[0])
+        return replace(path, parts=(*parts, *path.parts[1:]), flat=path.parts) if parts else path
+
+    def _spread(self, c: ModuleClass, name: str) -> tuple[str, ...]:
+        """`layer1_0_conv1`, as Torch-TensorRT 2.4 writes it, as `layer1`, `0`, `conv1`; () where it fits not once.
+
+        Attributes hold such signs, too: the classes tell which there are.
+        """
+        words, found = name.split("_"), []
+        for count in range(1, len(words) + 1):
+            attribute, rest = "_".join(words[:count]), words[count:]
+            if not self._held(c, attribute)[1]:
+                continue
+            parts = [attribute]
+            while rest and rest[0].isdigit():
+                parts.append(rest.pop(0))
+            if not rest:
+                found.append(tuple(parts))
+                continue
+            step = self._walk(c, ModulePath(tuple(parts)))
+            if step is not None and step.inner is not None and step.used == len(parts):
+                inner = self._spread(step.inner, "_".join(rest))
+                found += [(*parts, *inner)] if inner else []
+        return found[0] if len(found) == 1 else ()
 
     def _walk(self, root: ModuleClass, path: ModulePath) -> Step | None:
         """Along the attributes, as far as the source tells."""
@@ -231,7 +268,10 @@ class ModelSource:
             return ()
         sites = operation_sites(owner, path.operation)
         straight = not any(s.loops for s in sites)
-        every = self._numbers.get((path.parts, path.operation), set())
+        every = self._numbers.get((path.flat or path.parts, path.operation), set())
+        if path.operation.startswith(TRACED) and straight:
+            # They are numbered in the whole graph, and one call may become several of another operation's.
+            return _places(owner, [sites[sorted(every).index(path.number)]]) if len(every) == len(sites) else ()
         if len(sites) > 1 and straight and every == set(range(len(sites))) and path.number in every:
             sites = [sites[path.number]]  # as many in the graph as in the source, so that their order tells
         return _places(owner, sites)

@@ -8,7 +8,8 @@ r"""Names of TensorRT's layers, to the network nodes that were fused into them.
     (Unnamed Layer* 354) [Shuffle]                                 a layer without a name, by number and type
     copied_squeeze_after_(Unnamed Layer* 361) [ElementWise]        made by the optimizer, and of what
     __myl_AddReshTran_myl0_5, /qkv/MatMul_myl0_6                   a Myelin kernel; the second still bears a node's name
-    [CONVOLUTION]-[aten_ops.convolution.default]-[conv1/convolution]    Torch-TensorRT's
+    [CONVOLUTION]-[aten_ops.convolution.default]-[conv1/convolution]    Torch-TensorRT's; before a cast that it makes
+                                                                   stands `Cast ITensor x from A to B - `
 
 Nodes may hold commas, slashes, brackets and blanks: only ` + `, ` || `, `PWN(..)` and `{ForeignNode[..]}` divide.
 What fits no form is one node of that name.
@@ -64,7 +65,9 @@ _TO: Final = re.compile(
     re.S,
 )
 _UNNAMED: Final = re.compile(r"\(Unnamed (?:Layer|ITensor|Network)\*? ?\d*[^)]*\)(?: ?\[[^\]]*\])?")
-_TORCH: Final = re.compile(r"\[[A-Z_0-9]+\]-\[[^\]]+\]-\[(?P<name>.+)\]")
+_TORCH: Final = re.compile(
+    r"(?:\[[A-Z_0-9]+\]|(?P<cast>Cast ITensor .{1,400}? from \S+ to \S+ ))-(?(cast) )\[[^\]]+\]-\[(?P<name>.+)\]"
+)
 _PREFIXES: Final = re.compile(
     r"(?:(?:copied_)?(?:un)?squeeze(?:_node|_tensor)?|(?:re)?shape|shuffle|transpose|cast|unary_not|slice_equivalent|constant_bias)"
     r"_(?:after|before|between|with|from)_(?=.)"
@@ -157,7 +160,7 @@ def part(text: str) -> Part:
     """One name, and whose it is at bottom: `unsqueeze_node_after_fc.bias` is of `fc.bias`."""
     raw = text.strip()
     if (torch := _TORCH.fullmatch(raw)) is not None:
-        return Part(raw, "torch", torch["name"])
+        return Part(raw, "made" if torch["cast"] else "torch", torch["name"])
     of = raw
     if (m := _MYELIN.fullmatch(of)) is not None:
         of = m["of"]
