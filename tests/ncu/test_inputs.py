@@ -239,3 +239,33 @@ def test_a_page_whose_indentation_was_lost_is_the_same(tmp_path: Path, before: s
         (r.function, r.metrics, r.stack) for r in b.get(NcuKernels).rows
     ]
     assert [r.message for r in a.get(NcuRules).rows] == [r.message for r in b.get(NcuRules).rows]
+
+
+def test_values_of_instances_stand_behind_the_value(tmp_path: Path) -> None:
+    csv_path, page = tmp_path / "raw.csv", tmp_path / "raw.txt"
+    name = "memory_l2_theoretical_sectors_global"
+    csv_path.write_text(
+        f'"ID","Process ID","Process Name","Host Name","Kernel Name","gpu__time_duration.sum","{name}"\n'
+        f'"","","","","","us",""\n"0","77","python3.12","127.0.0.1","add_kernel(int)","3.5","96 (32; 64)"\n'
+    )
+    page.write_text(
+        "[77] python3.12@127.0.0.1\n  add_kernel(int) (4, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+        f"  {'Metric Name':36} Metric Unit Metric Value\n  {'-' * 36} ----------- ------------\n"
+        f"  {name:36}              96 (32; 64;\n  {'':36}                  0; 0)\n"
+        f"  {'gpu__time_duration.sum':36}          us         3.50\n  {'-' * 36} ----------- ------------\n"
+    )
+    for path in (csv_path, page):
+        (row,) = rows(path)
+        assert (row.value(name), row.ns) == (96, 3500), path.name
+
+
+@pytest.mark.parametrize("label", ["Duration gpu__time_duration.sum", "Duration (gpu__time_duration.sum)"])
+def test_labels_with_their_names(tmp_path: Path, label: str) -> None:
+    path = tmp_path / "details.csv"
+    path.write_text(
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","Section Name","Metric Name","Metric Unit",'
+        '"Metric Value"\n'
+        f'"0","77","python3.12","127.0.0.1","add_kernel(int)","GPU Speed Of Light Throughput","{label}","us","3.5"\n'
+    )
+    (row,) = rows(path)
+    assert row.ns == 3500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from necropsy_parsers.ncu.build import dims, function_of
+from necropsy_parsers.ncu.build import demangled, dims, function_of
 from necropsy_parsers.ncu.metrics import WANTED, named, section
 from necropsy_parsers.ncu.units import Numbers, factor, is_rate
 
@@ -115,3 +115,21 @@ def test_dimensions() -> None:
 )
 def test_breakdowns_and_samples_are_not_kept(name: str) -> None:
     assert WANTED.match(name) is None
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_Z10add_kernelPfi", "add_kernel"),
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_",
+            "at::native::vectorized_elementwise_kernel",
+        ),
+        ("_ZN52_GLOBAL__N__ab12cd34_5_ab_cu_0123456789ab_cdef012345678k_insideEv", "(anonymous namespace)"),
+        ("_ZTV4Base", "_ZTV4Base"),
+        ("_Zone_kernel(int)", "_Zone_kernel(int)"),
+        ("triton_red_fused_0", "triton_red_fused_0"),
+    ],
+)
+def test_mangled_names(mangled: str, name: str) -> None:
+    assert demangled(mangled).startswith(name)

@@ -40,11 +40,12 @@ def global_waste(row: NcuKernel, heard: Iterable[NcuRule]) -> Waste | None:
     """Of global memory; None where nothing tells. Metrics first, else NVIDIA's words."""
     used, what = _bytes_used(row)
     whole, ideal = row.value(_SECTORS), row.value(f"{_SECTORS}_ideal")
-    excessive = row.value(
-        f"derived__{_SECTORS}_excessive", f"derived__{_SECTORS.replace('_theoretical', '')}_excessive"
-    )
-    if excessive is None and whole is not None and ideal is not None:
-        excessive = whole - ideal
+    if whole is not None and ideal is not None:
+        excessive: float | None = whole - ideal
+    else:  # printed in bytes, and beside values of instances in a wrong magnitude (2022.3)
+        excessive = row.value(
+            f"derived__{_SECTORS}_excessive", f"derived__{_SECTORS.replace('_theoretical', '')}_excessive"
+        )
     hit = row.value("l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct")
     missed = 1 - hit / 100 if hit is not None and what == "loads" else 1.0
     if whole and excessive is not None:

@@ -14,6 +14,8 @@ _DIMS: Final = re.compile(r"\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s
 _ARGUMENTS: Final = re.compile(r"[A-Za-z_~][\w~]*(?=\s*(?:<|\(|$))")
 
 # Anonymous namespaces; summaries of 2025 print them without the bracket that opens.
+_MANGLED: Final = re.compile(r"_Z(?P<nested>N?)(?=\d)")
+_LENGTH: Final = re.compile(r"[1-9]\d{0,3}")
 _UNNAMED: Final = re.compile(r"<?\bunnamed>::|\(anonymous namespace\)::")
 
 
@@ -39,6 +41,20 @@ def function_of(kernel: str) -> str:
     words = re.split(r"::|\s+", "".join(plain).strip())
     names = [w for w in words if re.fullmatch(r"[A-Za-z_~$][\w~$.]*", w)]
     return names[-1] if names else kernel.strip()
+
+
+def demangled(name: str) -> str:
+    """`at::native::add_kernel` of `_ZN2at6native10add_kernelEPf` (`--print-kernel-base mangled`), without arguments."""
+    if (m := _MANGLED.match(name)) is None:
+        return name
+    parts, at = [], m.end()
+    while (length := _LENGTH.match(name, at)) is not None:
+        part = name[length.end() : length.end() + int(length[0])]
+        at = length.end() + int(length[0])
+        parts.append("(anonymous namespace)" if part.startswith("_GLOBAL__N_") else part)
+        if not m["nested"]:
+            break
+    return "::".join(parts) or name
 
 
 class Draft:
@@ -126,7 +142,7 @@ class Draft:
     def _unnamed(self) -> str:
         """The kernel's name without the range that `--print-nvtx-rename kernel` puts before it: `step 3/add(int)`."""
         names = [r.name for r in self.ranges if r.name and self.kernel.startswith(f"{r.name}/")]
-        return self.kernel[len(max(names, key=len)) + 1 :] if names else self.kernel
+        return demangled(self.kernel[len(max(names, key=len)) + 1 :] if names else self.kernel)
 
 
 def _capability(metrics: dict[str, float]) -> str:

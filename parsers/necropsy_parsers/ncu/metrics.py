@@ -49,6 +49,7 @@ ALIASES: Final = {
     "smsp__cycles_elapsed.avg.per_second": "gpc__cycles_elapsed.avg.per_second",
 }
 
+_NAMED: Final = re.compile(r"[A-Za-z]\w*__[\w.:]*\w")
 _SOL: Final = "SpeedOfLight"
 # Identifier of a section <- its names on details pages, the newest first.
 SECTIONS: Final = {
@@ -190,8 +191,10 @@ def wanted(name: str) -> bool:
 def named(label: str, rate: bool) -> str:
     """The metric that a label of a details page stands for, or "". `rate` says that its unit is bytes in a time."""
     label = label.strip()
-    if "__" in label and re.match(r"[\w.:]+$", label):
-        return label if wanted(label) else ""
+    if wanted(label):
+        return label
+    if "__" in label and (m := _NAMED.search(label)) is not None:  # alone, or beside its label (`label-name`)
+        return m[0] if wanted(m[0]) else ""
     key = label.lower()
     if key == "memory throughput":  # of the device's memory in the section on memory, of all memory among the speeds
         return "dram__bytes.sum.per_second" if rate else "gpu__compute_memory_throughput" + _PEAK + "elapsed"

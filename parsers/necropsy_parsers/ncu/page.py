@@ -167,7 +167,7 @@ class Page:
             draft.notices.append(text.strip())
         elif self._part not in ("python", "native"):  # frames run over several lines; a section follows
             row = len(self._spans) >= 3 and self._row(draft, text)
-            return row or (text[:1] in " \t" and len(self._spans) < 3)
+            return row or text[:1] in " \t"  # values of instances run over several lines
         return True
 
     def _goes_on_with(self, text: str) -> bool:

@@ -43,8 +43,11 @@ class Numbers:
         return cls("," if comma > point else ".")
 
     def read(self, text: str) -> float | None:
-        """The number, or None: `n/a`, `no data`, `nan` and words are no numbers."""
-        text = text.strip()
+        """The number, or None: `n/a`, `no data`, `nan` and words are no numbers.
+
+        Values of instances behind it (`16 (32; 0)`, `--print-metric-instances`) are passed over.
+        """
+        text = text.partition(" (")[0].strip()
         if not _NUMBER.fullmatch(text):
             return None
         group = "." if self.decimal == "," else ","
