@@ -124,6 +124,8 @@ def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (1200 < width < 2000, 600 < height < 1200, 10_000 < len(data) < 500_000) == (True, True, True)
     assert run(["analyze", str(counted(tmp_path)), "--roofline", str(tmp_path / "roofline.doc")]) == 2
     assert "cannot write" in capsys.readouterr().err
+    assert run(["analyze", str(counted(tmp_path)), "--roofline", str(tmp_path / "plot")]) == 0
+    assert (tmp_path / "plot").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_without_matplotlib_one_line_names_the_extra(

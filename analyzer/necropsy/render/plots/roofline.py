@@ -50,7 +50,7 @@ def draw(kernels: Sequence[KernelSummary], file: Path) -> None:
     figure = Figure(figsize=(WIDE, HIGH * len(shown)), dpi=DPI, layout=None)
     for number, panel in enumerate(shown):
         _draw(figure, panel, len(shown), number)
-    figure.savefig(os.fspath(file), metadata={})
+    figure.savefig(os.fspath(file), format=file.suffix.lower().removeprefix(".") or "png")
 
 
 def _draw(figure: Figure, panel: Panel, count: int, number: int) -> None:
