@@ -50,4 +50,4 @@ def test_a_limit_that_the_log_tells_is_no_second_cause_in_the_trace() -> None:
     """Marks tell no function: the log's warning and the trace's compilation are joined by their compile id."""
     report = analyze([str(INCIDENTS / "captured-image-classifier")])
     roles = {f.rule: f.role for f in report.findings if f.rule in ("CMP008", "CMP021")}
-    assert roles == {"CMP008": Role.ROOT, "CMP021": Role.CASCADE}
+    assert roles == {"CMP008": Role.ROOT, "CMP021": Role.SYMPTOM}
