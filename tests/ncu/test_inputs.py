@@ -269,3 +269,13 @@ def test_labels_with_their_names(tmp_path: Path, label: str) -> None:
     )
     (row,) = rows(path)
     assert row.ns == 3500
+
+
+def test_a_head_that_is_no_csv_costs_its_table_only(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(
+        b'epoch 1\n"ID","Process ID",x\ry,"Kernel Name"\n"0","77","k(int)"\n\nepoch 2\n'
+        b'"ID","Process ID","Process Name","Host Name","Kernel Name","gpu__time_duration.sum"\n'
+        b'"","","","","","us"\n"0","77","python3.12","127.0.0.1","add_kernel(int)","3.5"\n'
+    )
+    assert [r.function for r in rows(path)] == ["add_kernel"]

@@ -94,7 +94,7 @@ class Table:
             if len(cut) == len(self._columns):
                 return cut
         whole = self._filled(self._split(text)) if text.count('"') % 2 == 0 else []
-        return whole if len(whole) == len(self._columns) else None
+        return whole if whole and len(whole) == len(self._columns) else None
 
     def _filled(self, cells: list[str]) -> list[str]:
         """Rows of metrics end before the columns of rules."""
