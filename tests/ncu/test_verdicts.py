@@ -254,3 +254,15 @@ def test_compiled_kernels_are_tuned_from_python() -> None:
     assert found
     assert all("launch_bounds" not in fix.title for f in found for fix in f.fixes)
     assert any("max-autotune" in fix.command for f in found for fix in f.fixes)
+
+
+@pytest.mark.parametrize("busy", [91.0, 20.0])
+def test_a_single_kernel_has_its_figures_where_no_finding_tells_them(tmp_path: Path, busy: float) -> None:
+    path = tmp_path / "page.csv"
+    path.write_text(
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","gpu__time_duration.sum",'
+        f'"sm__throughput{PEAK}","gpu__compute_memory_throughput{PEAK}"\n"","","","","","","","us","%","%"\n'
+        f'"0","77","python3.12","127.0.0.1","scale(int)","(128, 1, 1)","(8192, 1, 1)","310","9","{busy}"\n'
+    )
+    page = text.render(analyze(str(path)), View())
+    assert ("Where 310 us of profiled kernels went" in page) == (busy > 60)  # else KRN001 tells them in full

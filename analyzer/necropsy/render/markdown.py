@@ -40,7 +40,7 @@ def render(report: Report, view: View) -> str:
             page.block(prose(words.unknown(row, view.base)))
     for summary in steps.across(report.steps):
         page.steps(summary)
-    for rows in kernels.inputs(report.kernels):
+    for rows in kernels.inputs(report.kernels, bool(plan.stories)):
         page.kernels(rows)
     page.folded("Follows from a cause that these inputs do not show", plan.orphans)
     page.folded("Signs of it" if plan.stories else "Signs of trouble", plan.symptoms)

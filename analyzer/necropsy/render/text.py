@@ -58,7 +58,7 @@ def render(report: Report, view: View) -> str:
     else:
         _nothing_found(sheet, report, plan)
     _steps(sheet, report)
-    _kernels(sheet, report)
+    _kernels(sheet, report, bool(plan.stories))
     _ranks(sheet, report)
     _folded(sheet, "Follows from a cause that these inputs do not show:", plan.orphans)
     _folded(sheet, "Signs of it:" if plan.stories else "Signs of trouble:", plan.symptoms)
@@ -299,9 +299,9 @@ def _lines(sheet: Sheet, row: StepSummary) -> None:
         sheet.clipped("  ", (spot.ljust(wide), "place"), f" {time}  ", (line.place.text.strip(), "dim"))
 
 
-def _kernels(sheet: Sheet, report: Report) -> None:
+def _kernels(sheet: Sheet, report: Report, stories: bool) -> None:
     """What Nsight Compute profiled: a line a kernel, and percent of the peaks of arithmetic, memory and occupancy."""
-    for rows in kernels.inputs(report.kernels):
+    for rows in kernels.inputs(report.kernels, stories):
         sheet.gap()
         sheet.para((kernels.title(rows), "head"))
         wide = max(20, sheet.width - _KERNEL_BESIDES)

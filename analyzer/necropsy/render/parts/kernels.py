@@ -34,12 +34,12 @@ class Row(Struct, frozen=True):
     figures: tuple[str, ...]
 
 
-def inputs(rows: Sequence[KernelSummary]) -> list[list[KernelSummary]]:
-    """The kernels of each input; of a single one its finding tells all."""
+def inputs(rows: Sequence[KernelSummary], told: bool) -> list[list[KernelSummary]]:
+    """The kernels of each input; of a single one its finding tells all, where one is `told` in full."""
     by_input: dict[str, list[KernelSummary]] = {}
     for row in rows:
         by_input.setdefault(row.input, []).append(row)
-    return [found for found in by_input.values() if len(found) > 1]
+    return [found for found in by_input.values() if len(found) > 1 or not told]
 
 
 def title(rows: Sequence[KernelSummary]) -> str:
@@ -64,7 +64,7 @@ def _row(row: KernelSummary) -> Row:
         row.kernel,
         times,
         milliseconds(row.ns),
-        "" if row.share is None else f"{row.share:.1%}",
+        "" if row.share is None else f"{row.share:.1%}".replace("100.0%", "100%"),
         _SHORT.get(row.bound_by, row.bound_by) or "-",
         tuple(f"{row.metrics[name]:.0f}" if name in row.metrics else "-" for name in FIGURES),
     )
