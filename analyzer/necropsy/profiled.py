@@ -63,6 +63,8 @@ def _summary(group: Group, inductor: InductorKernels | None, traces: Traces | No
         metrics={name: round(v, 1) for name, v in told.items() if v is not None},
         roofline=position(row),
         warmup=group.warmup,
+        grid=row.grid,
+        block=row.block,
     )
 
 

@@ -113,7 +113,8 @@ class KernelSummary(Struct, frozen=True):
     `ns` is their time, `share` its part (0 to 1) of what was profiled in the input; `bound_by` is `grid`, `latency`,
     `tensor cores`, `arithmetic`, `both sides`, the name of a memory, or empty where it was not collected. `metrics`
     are percent of peak: `compute`, `memory`, `occupancy`, as far as collected. `roofline` is None where operations or
-    bytes were not counted. `warmup` launches of the same are left out everywhere.
+    bytes were not counted. `warmup` launches of the same are left out everywhere. `grid` are its blocks, `block` the
+    threads of each, in x, y, z.
     """
 
     input: str
@@ -128,6 +129,8 @@ class KernelSummary(Struct, frozen=True):
     metrics: dict[str, float]
     roofline: RooflinePosition | None = None
     warmup: int = 0
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
 
 
 Excerpt = Callable[[Place, int, int], list[tuple[int, str]]]

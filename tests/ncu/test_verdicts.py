@@ -18,6 +18,8 @@ from necropsy.ncu import access, advice, figures, pipes, stalls, story
 from necropsy.ncu.groups import Group, groups
 from necropsy.profiled import bound_by
 from necropsy.render import View, text
+from necropsy.render.parts import kernels
+from necropsy.report import KernelSummary
 from necropsy.rule import all_rules, settings_of
 
 FORMATS = Path(__file__).parents[2] / "fixtures" / "formats"
@@ -266,3 +268,16 @@ def test_a_single_kernel_has_its_figures_where_no_finding_tells_them(tmp_path: P
     )
     page = text.render(analyze(str(path)), View())
     assert ("Where 310 us of profiled kernels went" in page) == (busy > 60)  # else KRN001 tells them in full
+
+
+def test_kernels_of_one_name_and_place_are_told_by_their_shape() -> None:
+    rows = [
+        KernelSummary("r", "copy", 3, 900, 0.5, "", None, "", "", {}, grid=(64, 2, 1), block=(32, 4, 1)),
+        KernelSummary("r", "copy", 1, 500, 0.3, "", None, "", "", {}, grid=(8, 1, 1), block=(256, 1, 1)),
+        KernelSummary("r", "add", 2, 300, 0.2, "", None, "", "", {}, grid=(8, 1, 1), block=(256, 1, 1)),
+    ]
+    assert [row.kernel + row.times for row in kernels.listed(rows)] == [
+        "copy [128 x 128] x3",
+        "copy [8 x 256]",
+        "add x2",
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 from msgspec import Struct
@@ -22,7 +24,7 @@ FIGURES: Final = ("compute", "memory", "occupancy")
 class Row(Struct, frozen=True):
     """One kernel in words: where, name, time, share, what binds it, and percent of its peaks ("-" if not collected).
 
-    `times` is ` x3` where it was launched more than once.
+    `times` is ` x3` where it was launched more than once, behind its blocks and their threads where others are alike.
     """
 
     place: Place | None
@@ -53,12 +55,17 @@ def title(rows: Sequence[KernelSummary]) -> str:
 
 def listed(rows: Sequence[KernelSummary]) -> list[Row]:
     """The kernels worth a line, the most time first."""
-    return [_row(r) for i, r in enumerate(rows[:MOST]) if i < FEW or r.share is None or r.share >= LEAST]
+    shown = [r for i, r in enumerate(rows[:MOST]) if i < FEW or r.share is None or r.share >= LEAST]
+    seen = Counter((r.kernel, r.file, r.line) for r in shown)
+    return [_row(r, seen[r.kernel, r.file, r.line] > 1) for r in shown]
 
 
-def _row(row: KernelSummary) -> Row:
+def _row(row: KernelSummary, alike: bool) -> Row:
+    """`alike` tells that another row has the same name and place: then its shape is told, too."""
     place = Place(row.file, row.line, None, row.function) if row.file else None
     times = f" x{row.launches}" if row.launches > 1 else ""
+    if alike and row.grid is not None and row.block is not None:
+        times = f" [{prod(row.grid)} x {prod(row.block)}]{times}"
     return Row(
         place,
         row.kernel,
