@@ -20,9 +20,19 @@ class _Sums:
         """Another chunk."""
         self.chunk = chunk
         self.sums = [0]
+        self.last = (0, 0)  # the position asked for last, and its answer: most ask in order
 
     def before(self, position: int) -> int:
         """Line feeds before a position."""
+        asked, told = self.last
+        if asked <= position < asked + _BLOCK:
+            told += self.chunk.count(b"\n", asked, position)
+        else:
+            told = self._summed(position)
+        self.last = (position, told)
+        return told
+
+    def _summed(self, position: int) -> int:
         block, sums, chunk = position // _BLOCK, self.sums, self.chunk
         for known in range(len(sums) - 1, block):
             sums.append(sums[-1] + chunk.count(b"\n", known * _BLOCK, (known + 1) * _BLOCK))

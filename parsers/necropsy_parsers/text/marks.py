@@ -92,12 +92,12 @@ class Marks:
 
     def _hold(self, database: Database, numbers: list[int], ends: list[int], first: int) -> None:
         """Keep which of the watched literals were found, the first of which has that number, and where the placed."""
-        words = frozenset(self._watched[n - first] for n in set(numbers) if n >= first)
+        told = [(n, end) for n, end in zip(numbers, ends, strict=True) if n >= first]
+        words = frozenset(self._watched[n - first] for n, _ in told)
         found: dict[int, list[int]] = {first + n: [] for n in range(len(self._placed))}
-        if found:
-            for n, end in zip(numbers, ends, strict=True):  # those of one literal, which has one length, are in order
-                if n in found:
-                    found[n].append(end - database.lengths[n])
+        for n, end in told:  # those of one literal, which has one length, are in order
+            if n in found:
+                found[n].append(end - database.lengths[n])
         self.held = Held(words, {self._watched[n - first]: where for n, where in found.items()})
         if sum(map(len, found.values())) > CROWDED:
             self._placed = ()
