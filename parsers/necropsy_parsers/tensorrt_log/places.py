@@ -21,6 +21,9 @@ class Places(Protocol):
     def number(self, position: int) -> int:
         """The 1-based number of the line that begins at `position`."""
 
+    def line(self, index: int) -> int:
+        """The 1-based number of the line with `index` line feeds of the chunk before it."""
+
 
 class Stretch:
     """A chunk that stands in the input as it is: at byte `start`, behind `before` lines."""
@@ -46,6 +49,10 @@ class Stretch:
         self._at = position
         return self._line + 1
 
+    def line(self, index: int) -> int:
+        """The 1-based number of the line with `index` line feeds of the chunk before it."""
+        return self._before + index + 1
+
 
 class Gathered:
     """Lines that do not stand together in the input: `begins` in the chunk, `offsets` in the input, and `numbers`."""
@@ -66,3 +73,7 @@ class Gathered:
     def number(self, position: int) -> int:
         """The 1-based number of the line that begins at `position`."""
         return self._numbers[bisect_right(self._begins, position) - 1]
+
+    def line(self, index: int) -> int:
+        """The 1-based number of the line with `index` line feeds of the chunk before it."""
+        return self._numbers[index]

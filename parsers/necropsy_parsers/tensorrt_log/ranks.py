@@ -26,7 +26,7 @@ from necropsy_parsers.tensorrt_log.reader import Numbers, TensorrtReader
 _Key = tuple[int | None, int | None, str | None]  # rank, rank on its host, host
 
 MAX_READERS: Final = 4096  # jobs have thousands of ranks; lines of more go to the reader of no rank
-_STEP: Final = 4096  # bytes from one line that is asked for its rank to the next
+_STEP: Final = 16384  # bytes from one line that is asked for its rank to the next
 _WHOLE: Final = 32 * 1024  # of shorter chunks every line is asked
 _MAX_WORDS: Final = 65536
 _NOBODY: Final[_Key] = (None, None, None)

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import methodcaller
 from typing import Final
 
 from necropsy_parsers.issues import Issues
@@ -36,6 +38,7 @@ _MAX_SAID: Final = 2000
 _SHORT_TEXT: Final = 4096  # bytes in which to search backwards is as quick as to ask first
 # ` Time: 0.25`, up to 7.x ` time 0.25`; a pattern that begins with a literal is searched twice as fast.
 _times: Final = re.compile(rb"ime(?<= [Tt]ime):? (\S+)").findall
+_line_feeds: Final = methodcaller("count", b"\n")
 _SHORT: Final = re.compile(rb"(?:on requested size of|Scratch requested:) ?\d{1,18}\b")
 _NOTHING_FITS: Final = b"has no valid tactics"
 
@@ -72,8 +75,7 @@ class Timings:
         self._short = short
         self._rest = b""
         self._tail(pieces[0])
-        after = self._read(pieces, text, places, begun, len(rest))
-        self._rest_place = self._place(text, after, places, len(rest))
+        self._read(pieces, text, places, begun, len(rest))
         self._rest = CUT + last
         if len(last) >= MAX_REST:
             self.finish(begun)
@@ -92,45 +94,46 @@ class Timings:
             else:
                 self._runner(piece, told, place, build)
 
-    def _read(self, pieces: list[bytes], text: bytes, places: Places, begun: Sequence[int], held: int) -> int:
-        """Take all pieces but the first, which is before any `CUT`; where in `text` the next `CUT` stands.
+    def _read(self, pieces: list[bytes], text: bytes, places: Places, begun: Sequence[int], held: int) -> None:
+        """Take all pieces but the first, which is before any `CUT`, and keep where the next `CUT` stands.
 
         The first `held` bytes of `text` are of the chunk before.
         """
-        position = len(pieces[0])
-        build = _build_at(self._place(text, position, places, held)[1], begun)
+        position, place = len(pieces[0]), self._place
+        lines = list(accumulate(map(_line_feeds, pieces), initial=-text.count(b"\n", 0, held)))
+        build = _build_at(place(text, position, lines[1], places, held)[1], begun)
         following = begun[build + 1] if build + 1 < len(begun) else 0
         runners = reformats = 0
-        for piece in pieces[1:]:
+        for piece, line in zip(pieces[1:], lines[1:], strict=False):
             if following and position >= held and places.offset(position - held) >= following:
                 self._count(build, runners, reformats)
                 runners = reformats = 0
                 build = _build_at(places.offset(position - held), begun)
                 following = begun[build + 1] if build + 1 < len(begun) else 0
             told = piece.find(FASTEST)
+            runners += 1
             if self._of_reformat:
                 reformats += 1
                 self._reformat(piece, told)
             else:
-                self._runner(piece, told, self._place(text, position, places, held), build)
+                self._runner(piece, told, place(text, position, line, places, held), build)
             position += _CUT + len(piece)
-        self._count(build, len(pieces) - 1, reformats)
-        return position
+        self._count(build, runners, reformats)
+        self._rest_place = place(text, position, lines[-1], places, held)
 
-    def _place(self, text: bytes, position: int, places: Places, held: int) -> tuple[int, int, int]:
-        """Of a `CUT`: the offset of its line, its own, and the line's number.
+    def _place(self, text: bytes, position: int, line: int, places: Places, held: int) -> tuple[int, int, int]:
+        """Of a `CUT` behind `line` line feeds of the chunk: offset of its line, its own, the number of the line.
 
         Two writers may share a line: it begins behind the last line feed. `held` bytes of `text` are of chunks before.
         """
         if position < held:
             return self._rest_place
         begin = text.rfind(b"\n", 0, position) + 1
-        if begin >= held:
-            begin -= held
-            return places.offset(begin), places.offset(position - held), places.number(begin)
-        line, at, count = self._rest_place  # a line longer than a chunk
         own = places.offset(position - held)
-        return (at + begin, own, count + text.count(b"\n", 0, begin)) if begin else (line, own, count)
+        if begin >= held:
+            return places.offset(begin - held), own, places.line(line)
+        before, at, count = self._rest_place  # a line longer than a chunk
+        return (at + begin, own, count + text.count(b"\n", 0, begin)) if begin else (before, own, count)
 
     def _count(self, build: int, runners: int, reformats: int) -> None:
         if runners:
