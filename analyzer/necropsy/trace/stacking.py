@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,17 @@ from necropsy.trace.nesting import NONE
 from necropsy.trace.partition import covers_of
 from necropsy.trace.profile import Profile, Site
 from necropsy.trace.rank import Mask, RankTrace, Rows
-from necropsy.trace.strides import Layout, bytes_of, elements, in_order, layout_of, of_batch
+from necropsy.trace.strides import (
+    Layout,
+    batch_of,
+    bytes_of,
+    elements,
+    in_order,
+    inside,
+    joined,
+    layout_of,
+    of_batch,
+)
 
 LEAST: Final = 2.0  # views a batch, from which samples are what is turned
 # Bytes a nanosecond from which stacking is as quick as it is of samples in order. One core of a loaded machine (torch
@@ -42,6 +53,8 @@ _KEEPS: Final = frozenset(
     """.split()
 )
 _REPLACES: Final = ("aten::copy_", "aten::set_", "aten::resize_", "aten::resize_as_")
+_PARTS: Final = frozenset({"aten::narrow", "aten::slice", "aten::copy_"})
+_CUT: Final = 16  # a sample may be cut behind its view to this part of its elements, or be put together of as many
 _SMALL: Final = 64  # an operator on less than this part of a sample's elements is about something else: a label, a box
 _NUMPY: Final = ("<built-in method numpy", "<method 'numpy'", "<built-in method from_numpy", "<built-in function numpy")
 
@@ -51,7 +64,7 @@ class Scattered(Struct, frozen=True):
 
     `ns` of stacking in the judged steps while the device ran nothing; `views` of `batches`; `view` and `batch` as
     Python spells them of a sample and of a batch ("" where not recorded); `layout` of a sample as it was stacked;
-    `rate` in bytes a nanosecond (0: not recorded).
+    `rate` in bytes a nanosecond (0: not recorded); `seen`: the stack's own record says that samples are turned.
     """
 
     place: Place
@@ -62,20 +75,21 @@ class Scattered(Struct, frozen=True):
     batch: str
     layout: Layout | None
     rate: float
+    seen: bool
 
 
 def collating(p: Profile) -> float:
     """Part of the waits in which the main thread puts samples together, in torch's collate or else what stacks them."""
     r, cover = p.rank, waits(p)
     rows = p.activity.frames_of(_COLLATE) & (r.frames["thread"] == r.main_thread)
-    inside = Cover.of(r.frames["start"][rows], r.frames["end"][rows])
+    within = Cover.of(r.frames["start"][rows], r.frames["end"][rows])
     if not rows.any() and len(r.ops):
         top = _top(p)
         stacks = _collates(
             p, top & r.where(r.ops, _STACKS, exact=True), top & r.where(r.ops, tuple(_VIEWS), exact=True)
         )
-        inside = Cover.of(r.ops["start"][stacks], r.ops["end"][stacks])
-    return inside.overlap(cover).total / cover.total if cover.total else 0.0
+        within = Cover.of(r.ops["start"][stacks], r.ops["end"][stacks])
+    return within.overlap(cover).total / cover.total if cover.total else 0.0
 
 
 def scattered(p: Profile) -> Scattered | None:
@@ -101,7 +115,8 @@ def _scattered(p: Profile) -> Scattered | None:
         return None
     last, stacks = last[np.isin(last, site.rows)], stacks[np.isin(last, site.rows)]
     layout = layout_of(r, int(last[-1]))
-    if (layout is not None and in_order(_as_joined(r, layout, int(stacks[-1])))) or _rewritten(p, last, stacks, layout):
+    seen = _seen(r, int(stacks[-1]), layout)
+    if seen is False or (seen is None and _rewritten(p, last, stacks, layout)):
         return None
     length = (r.ops["end"] - r.ops["start"])[stacks]
     rate = bytes_of(r, int(last[-1]), layout) * site.count / max(1, int(length.sum()))
@@ -111,7 +126,7 @@ def _scattered(p: Profile) -> Scattered | None:
     ns = int(idle.within(p.steps.start, p.steps.end).sum())
     written = _VIEWS[r.named(r.ops, int(last[-1]))]
     view, batch = of_batch(r, int(last[-1]), written, layout)
-    return Scattered(site.place, ns, len(stacks), site.count, view, batch, layout, rate)
+    return Scattered(site.place, ns, len(stacks), site.count, view, batch, layout, rate, bool(seen))
 
 
 def _top(p: Profile) -> Mask:
@@ -140,10 +155,10 @@ def _collates(p: Profile, stacks: Mask, views: Mask) -> Rows:
     caller = callers(p)
     while True:  # up to the outermost of the user's below the loader
         above = np.where(frame >= 0, caller[np.maximum(frame, 0)], NONE)
-        inside = (above >= 0) & (start[np.maximum(above, 0)] >= begin)
-        if not inside.any():
+        further = (above >= 0) & (start[np.maximum(above, 0)] >= begin)
+        if not further.any():
             break
-        frame = np.where(inside, above, frame)
+        frame = np.where(further, above, frame)
     own = (frame >= 0) & (start[np.maximum(frame, 0)] >= begin)
     turned = np.sort(r.ops["start"][views])
     held = np.searchsorted(turned, end[np.maximum(frame, 0)]) - np.searchsorted(turned, start[np.maximum(frame, 0)])
@@ -177,10 +192,32 @@ def _site(p: Profile, views: Mask, last: Rows) -> Site | None:
     return sites[most] if counts and 2 * counts[most] > len(last) else None
 
 
+def _seen(r: RankTrace, stack: int, layout: Layout | None) -> bool | None:
+    """Whether the record of a stack says that its samples lie as the view left them; None where it does not tell.
+
+    What `aten::cat` is given in order it copies in one go, and else part by part (`aten::narrow`), as all of much.
+    """
+    tensors = joined(r, stack)
+    if tensors:
+        turned = [
+            t for t in tensors if not in_order(_as_joined(r, t, stack)) and (not layout or layout.order == t.order)
+        ]
+        return 2 * len(turned) > len(tensors)
+    names = {r.named(r.ops, n) for n in inside(r, stack)}
+    if not names & _PARTS or (layout is not None and in_order(_as_joined(r, layout, stack))):
+        return False
+    sample = batch_of(r, stack)[1:]
+    if layout is not None and sample and (
+        len(sample) != len(layout.sizes) or math.prod(sample) * _CUT < layout.elements
+        or layout.elements * _CUT < math.prod(sample)
+    ):  # fmt: skip
+        return False  # what was turned is something else: boxes, a mask
+    return None
+
+
 def _as_joined(r: RankTrace, layout: Layout, stack: int) -> Layout:
     """A sample as `aten::cat` got it: an earlier `torch.stack` gives each a first dimension of its own."""
-    low, high = np.searchsorted(r.ops["start"], (r.ops["start"][stack], r.ops["end"][stack]))
-    if not r.where(r.ops.take(np.arange(low, high)), "aten::unsqueeze", exact=True).any():
+    if not any(r.named(r.ops, n) == "aten::unsqueeze" for n in inside(r, stack)):
         return layout
     return Layout((1, *layout.sizes), (layout.elements, *layout.strides))
 

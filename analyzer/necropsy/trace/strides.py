@@ -29,6 +29,11 @@ class Layout(Struct, frozen=True):
         """How many."""
         return math.prod(self.sizes)
 
+    @property
+    def order(self) -> list[int]:
+        """Its dimensions, the outermost in memory first."""
+        return sorted(range(len(self.sizes)), key=lambda i: -self.strides[i])
+
 
 def layout_of(r: RankTrace, view: int) -> Layout | None:
     """The layout of a view's result, of the `as_strided` that made it (torch 2.1 on, `record_shapes=True`)."""
@@ -43,6 +48,33 @@ def layout_of(r: RankTrace, view: int) -> Layout | None:
                 return Layout(told[0], told[1])
             return None
     return None
+
+
+def joined(r: RankTrace, row: int) -> list[Layout]:
+    """The tensors that `torch.stack` or `torch.cat` was given; none where lists are not recorded (torch 2.11; 2.13 does)."""
+    told = [r.trace.text(int(r.ops[c][row])) for c in ("dims", "strides")]
+    sizes, strides = (t[0] if isinstance(t, list) and t and isinstance(t[0], list) else [] for t in told)
+    pairs = list(zip(sizes, strides, strict=True)) if len(sizes) == len(strides) else []
+    if not all(_is_numbers(a) and _is_numbers(b) and len(a) == len(b) for a, b in pairs):
+        return []
+    return [Layout(tuple(a), tuple(b)) for a, b in pairs]
+
+
+def inside(r: RankTrace, row: int) -> list[int]:
+    """The operators inside an operator, in order."""
+    ops = r.ops
+    low, high = np.searchsorted(ops["start"], (ops["start"][row], ops["end"][row]))
+    return [n for n in range(int(low), int(high)) if n != row and ops["thread"][n] == ops["thread"][row]]
+
+
+def batch_of(r: RankTrace, row: int) -> tuple[int, ...]:
+    """Sizes of a stack's result, of the `view` that gives it its first dimension (torch 2.1 on); () if not told."""
+    for n in reversed(inside(r, row)):
+        if r.named(r.ops, n) == "aten::view":
+            values = r.trace.text(int(r.ops["values"][n]))
+            told = [v for v in map(_numbers, values) if v is not None] if isinstance(values, list) else []
+            return told[0] if told else ()
+    return ()
 
 
 def in_order(layout: Layout) -> bool:
@@ -104,6 +136,10 @@ def _numbers(value: Any) -> tuple[int, ...] | None:
     if not isinstance(told, list) or not all(isinstance(n, int) and abs(n) < 1 << 40 for n in told):
         return None
     return tuple(told)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(n, int) for n in value)
 
 
 def _listed(dims: tuple[int, ...]) -> str:

@@ -52,6 +52,8 @@ def batch(t: TraceBuilder, wait: float, decode: float, collate: float, *, single
                         t.host(3)
         if collate:
             with t.frame("torch/utils/data/_utils/collate.py(331): default_collate"), t.op("aten::stack"):
+                with t.op("aten::cat"), t.op("aten::narrow"):
+                    t.host(1)
                 t.host(collate)
 
 

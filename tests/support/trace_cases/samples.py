@@ -87,7 +87,10 @@ class Program:
                             t.wait()
         return t
 
-    def batch(self, sample: Act, stack: float = 24_000, *, samples: int = 6, own: Act | None = None) -> Act:
+    def batch(
+        self, sample: Act, stack: float = 24_000, *, samples: int = 6, own: Act | None = None,
+        sizes: list[int] | None = None, parts: bool = True, strides: list[int] | None = None,
+    ) -> Act:  # fmt: skip
         """Samples, and their stacking: by torch's collate, or by the user's, which does `own` before."""
 
         def make(t: TraceBuilder) -> None:
@@ -98,22 +101,33 @@ class Program:
             with self.user("birds/songs.py:57", "birds/songs.py(55): together") if own else self.torch(*COLLATE):
                 if own:
                     own(t)
-                stacked(t, stack)
+                stacked(t, stack, [samples, *(sizes or SPECTRUM[0])], parts=parts, strides=strides)
 
         return make
 
 
-def stacked(t: TraceBuilder, us: float) -> None:
-    """`torch.stack` of samples, which are no inputs that a trace describes."""
-    with t.op("aten::stack", dims=[[], []], types=["TensorList", "Scalar"]), t.op("aten::cat", dims=[[], []]):
-        t.host(us)
+def stacked(
+    t: TraceBuilder, us: float, batch: list[int], *, parts: bool = True, strides: list[int] | None = None
+) -> None:
+    """`torch.stack` of samples; only torch 2.13 records how they lie (`strides`). `parts`: not all in one go."""
+    told: dict[str, Any] = {"dims": [[], []], "types": ["TensorList", "Scalar"]}
+    if strides is not None:
+        told |= {"dims": [[batch[1:]] * batch[0], []], "Input Strides": [[strides] * batch[0], []]}
+    with t.op("aten::stack", **told):
+        with t.op("aten::cat", **told):
+            if parts:
+                on(t, "narrow", batch)
+            t.host(us)
+        given: dict[str, Any] = {"Concrete Inputs": ["", str(batch)]}
+        with t.op("aten::view", dims=[[batch[0] * batch[1], *batch[2:]]], types=["float"], **given):
+            t.host(1)
 
 
 def clip(t: TraceBuilder) -> None:
     """A sample that is itself stacked, of turned frames."""
     for _ in range(3):
         view(t, "permute", ("[2, 0, 1]",), IMAGE)
-    stacked(t, 900)
+    stacked(t, 900, [3, *IMAGE[0]])
     t.host(300)
 
 
@@ -136,12 +150,16 @@ def nothing(t: TraceBuilder) -> None:
     t.host(200)
 
 
-def one(
-    sample: Act, *, marks: bool = False, own: Act | None = None, stack: float = 24_000, samples: int = 6
-) -> TraceBuilder:
+def boxes(t: TraceBuilder) -> None:
+    """An image in order, and boxes that are turned."""
+    t.host(200)
+    view(t, "t", (), ([4, 9], [1, 4]))
+
+
+def one(sample: Act, *, marks: bool = False, **more: Any) -> TraceBuilder:
     """A program that differs in its samples only."""
     p = Program(marks=marks)
-    return p.run(p.batch(sample, stack, own=own, samples=samples))
+    return p.run(p.batch(sample, **more))
 
 
 def turned_often(t: TraceBuilder) -> None:
@@ -156,27 +174,38 @@ def in_the_loop(marks: bool) -> TraceBuilder:
     return p.run(p.batch(nothing), behind=turned_often)
 
 
+CLIPS = [3, *IMAGE[0]]
 CASES = {
     "DAT002/fires-some-views": lambda: one(spectrogram, stack=3_000, samples=4),
     "DAT007/fires-spectrograms": lambda: one(spectrogram),
     "DAT007/fires-marked-lines": lambda: one(spectrogram, marks=True),
-    "DAT007/fires-collate-function": lambda: one(turned("_to_copy", "div_", view_of=IMAGE), own=nothing),
+    "DAT007/fires-collate-function": lambda: one(
+        turned("_to_copy", "div_", view_of=IMAGE), own=nothing, sizes=IMAGE[0]
+    ),
+    "DAT007/fires-recorded-strides": lambda: one(turned("augment", view_of=IMAGE), sizes=IMAGE[0], strides=IMAGE[1]),
+    "DAT007/silent-recorded-in-order": lambda: one(spectrogram, strides=[128, 1]),
+    "DAT007/silent-copied-in-one-go": lambda: one(spectrogram, parts=False),
+    "DAT007/silent-boxes-turned": lambda: one(boxes, sizes=IMAGE[0]),
     "DAT007/silent-contiguous-behind": lambda: one(turned("contiguous")),
     "DAT007/silent-contiguous-behind-marked": lambda: one(turned("contiguous"), marks=True),
-    "DAT007/silent-resized-behind": lambda: one(turned("unsqueeze", "upsample_bilinear2d", view_of=IMAGE)),
-    "DAT007/silent-cropped-and-cloned": lambda: one(turned("slice", "clone", sizes=[200, 128])),
+    "DAT007/silent-resized-behind": lambda: one(
+        turned("unsqueeze", "upsample_bilinear2d", view_of=IMAGE), sizes=[3, 64, 64]
+    ),
+    "DAT007/silent-cropped-and-cloned": lambda: one(turned("slice", "clone", sizes=[200, 128]), sizes=[200, 128]),
     "DAT007/silent-turned-in-the-loop": lambda: in_the_loop(False),
     "DAT007/silent-turned-in-the-loop-marked": lambda: in_the_loop(True),
     "DAT007/silent-batch-turned-in-collate": lambda: one(nothing, own=turn),
     "DAT007/silent-quick": lambda: one(spectrogram, stack=2_500),
-    "DAT007/silent-as-fast-as-in-order": lambda: one(
-        turned(view_of=([4000, 2000], [1, 4000])), stack=24_000
-    ),
+    "DAT007/silent-as-fast-as-in-order": lambda: one(turned(view_of=([4000, 2000], [1, 4000])), sizes=[4000, 2000]),
     "DAT007/silent-samples-in-order": lambda: one(nothing),
-    "DAT007/silent-outer-dimensions-swapped": lambda: one(turned(view_of=([96, 3, 128], [128, 12_288, 1]))),
-    "DAT007/silent-channels-last-clips": lambda: one(turned(view_of=([8, 3, 56, 64], [10_752, 1, 192, 3]))),
-    "DAT007/silent-clips-stacked-before": lambda: one(clip),
-    "DAT007/silent-clips-stacked-before-marked": lambda: one(clip, marks=True),
-    "DAT007/silent-through-numpy": lambda: one(through_numpy),
+    "DAT007/silent-outer-dimensions-swapped": lambda: one(
+        turned(view_of=([96, 3, 128], [128, 12_288, 1])), sizes=[96, 3, 128]
+    ),
+    "DAT007/silent-channels-last-clips": lambda: one(
+        turned(view_of=([8, 3, 56, 64], [10_752, 1, 192, 3])), sizes=[8, 3, 56, 64]
+    ),
+    "DAT007/silent-clips-stacked-before": lambda: one(clip, sizes=CLIPS),
+    "DAT007/silent-clips-stacked-before-marked": lambda: one(clip, marks=True, sizes=CLIPS),
+    "DAT007/silent-through-numpy": lambda: one(through_numpy, sizes=IMAGE[0]),
     "DAT007/silent-workers": lambda: Program().run(lambda t: t.host(24_000), range_of=MULTI),
-}  # fmt: skip
+}
