@@ -26,6 +26,7 @@ HOW: Final = "module path"
 CHOICE: Final = "module path: one of these"
 MAX_FILES: Final = 2_000
 MENTIONED: Final = 0.6  # share of the outermost attributes that the model's file names; bases may stand in others
+MAX_WORDS: Final = 12  # of one attribute's name, where a path joins attributes
 MAX_CHECKED: Final = 2_000  # paths that a class must explain to be the model
 # ONNX operation -> constructors that make it; a class that has another one of these there is another model's.
 _MADE_BY: Final[dict[str, str]] = {
@@ -99,14 +100,18 @@ class ModelSource:
         if not self._first:
             return []
         names = [(without_call(part) or (part, 0))[0] for part in self._first]
+        joined = any(p.operation.startswith(TRACED) for p in self._known)  # see `_spread`
+        sought = [name.partition("_")[0] for name in names] if joined else names
         every = [
             c
             for file, text in self._texts.items()
-            if sum(name.partition("_")[0] in text for name in names) >= MENTIONED * len(names)
+            if sum(name in text for name in sought) >= MENTIONED * len(names)
             for c in self._classes(file)
             if self._forward(c) is not None
         ]
-        holding = [c for c in every if all(self._owned(c, part) or self._spread(c, part) for part in self._first)]
+        holding = [
+            c for c in every if all(self._owned(c, part) or (joined and self._spread(c, part)) for part in self._first)
+        ]
         return [c for c in holding if all(self._fits(c, p) for p in self._known if p.parts)]
 
     def _fits(self, root: ModuleClass, path: ModulePath) -> bool:
@@ -183,7 +188,7 @@ class ModelSource:
         Attributes hold such signs, too: the classes tell which there are.
         """
         words, found = name.split("_"), []
-        for count in range(1, len(words) + 1):
+        for count in range(1, min(len(words), MAX_WORDS) + 1):
             attribute, rest = "_".join(words[:count]), words[count:]
             if not self._held(c, attribute)[1]:
                 continue
