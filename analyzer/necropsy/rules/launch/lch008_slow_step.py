@@ -18,7 +18,8 @@ How to fix
 Limits
     Of few steps little can be said: from three on, and not if more than half are slow; half
     of them are a note, since a host that is slow now and then looks the same. Compiling (CMP021),
-    loading (DAT001) and `gc.collect()` (DAT006) are told by their rules. A single slow step is a note; a host that was slow in no function in particular is not told.
+    loading (DAT001) and `gc.collect()` (DAT006) are told by their rules. A single slow step is a
+    note; a host that was slow in no function in particular is not told.
     Steps that do the same work in other sizes (requests of several lengths, the last batch) cannot be compared
     with the others: they are a note, which says so. Sizes are those of operators, or of kernels' grids where the
     profiler recorded no shapes.
