@@ -34,6 +34,13 @@ class Turned(Dataset[tuple[torch.Tensor, int]]):
         return self.turn(torch.full((4, 24, 32), index)), index
 
 
+class Boxed(Turned):
+    """Images in order with small tensors that `turn` gives back."""
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((64, 96, 128), index), self.turn(torch.zeros(1, 2, 3))
+
+
 def without_lists(path: Path) -> None:
     """The trace as torch 2.11 writes it: of lists of tensors neither sizes nor strides."""
     trace = json.loads(path.read_text(encoding="utf-8"))
@@ -47,8 +54,9 @@ def without_lists(path: Path) -> None:
 
 def stacked_of(tmp_path: Path, turn: Turn, *, lists: bool = True, **options: Any) -> Scattered | None:
     """What a real trace of loading says."""
+    samples = Boxed(turn) if options.pop("boxes", False) else Turned(turn)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as prof:
-        for _ in DataLoader(Turned(turn), batch_size=4, **options):
+        for _ in DataLoader(samples, batch_size=4, **options):
             pass
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     if not lists:
@@ -130,6 +138,12 @@ def test_what_comes_behind_and_keeps_the_order(tmp_path: Path, turn: Turn, lists
 @pytest.mark.parametrize("turn", REWRITES)
 def test_samples_that_are_in_order_in_the_end(tmp_path: Path, turn: Turn, lists: bool) -> None:
     assert stacked_of(tmp_path, turn, lists=lists) is None
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_images_in_order_whose_boxes_are_turned(tmp_path: Path, lists: bool) -> None:
+    """The longest stack of a batch is that of the images."""
+    assert stacked_of(tmp_path, lambda x: x.transpose(1, 2), lists=lists, boxes=True) is None
 
 
 def together(batch: list[tuple[torch.Tensor, int]]) -> torch.Tensor:

@@ -115,18 +115,21 @@ def _scattered(p: Profile) -> Scattered | None:
         return None
     last, stacks = last[np.isin(last, site.rows)], stacks[np.isin(last, site.rows)]
     layout = layout_of(r, int(last[-1]))
-    seen = _seen(r, int(stacks[-1]), layout)
-    if seen is False or (seen is None and _rewritten(p, last, stacks, layout)):
+    told = [_seen(r, int(s), layout) for s in stacks]
+    seen = any(told)
+    if 2 * told.count(False) >= len(told) or (not seen and _rewritten(p, last, stacks, layout)):
         return None
+    stacks = stacks[[t is not False for t in told]]
+    views = site.count * len(stacks) // len(told)
     length = (r.ops["end"] - r.ops["start"])[stacks]
-    rate = bytes_of(r, int(last[-1]), layout) * site.count / max(1, int(length.sum()))
+    rate = bytes_of(r, int(last[-1]), layout) * views / max(1, int(length.sum()))
     if rate >= QUICK:
         return None
     idle = covers_of(r, p.activity)["data loading"].overlap(Cover.of(r.ops["start"][stacks], r.ops["end"][stacks]))
     ns = int(idle.within(p.steps.start, p.steps.end).sum())
     written = _VIEWS[r.named(r.ops, int(last[-1]))]
     view, batch = of_batch(r, int(last[-1]), written, layout)
-    return Scattered(site.place, ns, len(stacks), site.count, view, batch, layout, rate, bool(seen))
+    return Scattered(site.place, ns, len(stacks), views, view, batch, layout, rate, seen)
 
 
 def _top(p: Profile) -> Mask:

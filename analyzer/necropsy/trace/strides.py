@@ -51,7 +51,7 @@ def layout_of(r: RankTrace, view: int) -> Layout | None:
 
 
 def joined(r: RankTrace, row: int) -> list[Layout]:
-    """The tensors that `torch.stack` or `torch.cat` was given; none where lists are not recorded (torch 2.11; 2.13 does)."""
+    """The tensors that `torch.stack` or `torch.cat` was given; none if lists are not recorded (by torch 2.11)."""
     told = [r.trace.text(int(r.ops[c][row])) for c in ("dims", "strides")]
     sizes, strides = (t[0] if isinstance(t, list) and t and isinstance(t[0], list) else [] for t in told)
     pairs = list(zip(sizes, strides, strict=True)) if len(sizes) == len(strides) else []
