@@ -217,6 +217,16 @@ def test_what_a_statement_says_is_its_own_text() -> None:
     assert in_a_loop(f"history.append({'(' * 150}f{'()' * 5000}(loss){')' * 150})") == []
 
 
+def test_a_script_without_functions() -> None:
+    (kept,) = kept_by("seen = []\nfor x in xs:\n    out = net(x)  # 0\n    seen.append(out)")
+    assert (kept.says, kept.bounded) == ("seen.append(out)", False)
+    assert kept_by("for x in xs:\n    seen = []\n    out = net(x)  # 0\n    seen.append(out)") == []
+    (kept,) = kept_by(
+        "for e in es:\n    seen = []\n    for x in xs:\n        out = net(x)  # 0\n        seen.append(out)"
+    )
+    assert kept.bounded
+
+
 def test_stored_where_it_is_made() -> None:
     (kept,) = kept_by("def f():\n    outs = []\n    for x in xs:\n        outs.append(net(x))  # 0")
     assert kept.says == "outs.append(net(x))"
