@@ -9,9 +9,12 @@ A verbose build writes hundreds of thousands of lines; see `necropsy_parsers.ten
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from necropsy_parsers.tensorrt_log.ranks import RankedReader
+from necropsy_parsers.tallies import Whose
+
+if TYPE_CHECKING:
+    from necropsy_parsers.tensorrt_log.ranks import RankedReader
 
 NAME: Final = "tensorrt"
 TITLE: Final = "TensorRT"
@@ -25,5 +28,11 @@ ASKS: Final = True
 MAX_BYTES: Final = 0
 
 
-class Tally(RankedReader):
-    """Reads what TensorRT says."""
+def _reader(name: str, first_seq: int, whose: Whose) -> RankedReader:
+    """Reads what TensorRT says; its patterns are compiled for logs that hold a word of it."""
+    from necropsy_parsers.tensorrt_log.ranks import RankedReader
+
+    return RankedReader(name, first_seq, whose)
+
+
+Tally: Final = _reader
