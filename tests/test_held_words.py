@@ -12,12 +12,15 @@ from necropsy_parsers.text import marks, search
 from necropsy_parsers.text.marks import Marks
 
 _PLACED: Final = (b"__fusion", b"MemoryDep('")
-_WATCHED: Final = (*_PLACED, b"__schedule")
+_WATCHED: Final = (b"__schedule", b"fusing")
+_ALL: Final = (*_WATCHED, *_PLACED)
 _LINE: Final = b"V1129 12:21:04.426000 502 torch/_inductor/scheduler.py:76] [0/1] [__fusion] fusing op%d with op%d\n"
 
 
 def _marks() -> Marks:
-    return Marks((b"Traceback", search.FRAME), (), "run.log", Issues(), 0, _WATCHED, frozenset(_PLACED))
+    made = Marks((b"Traceback", search.FRAME), (), "run.log", Issues(), 0, _WATCHED)
+    made.place(frozenset(_PLACED))
+    return made
 
 
 @pytest.fixture(params=["a search for each", "hyperscan"], autouse=True)
@@ -32,7 +35,7 @@ def test_the_places_are_those_of_a_search_for_each(chunk: bytes) -> None:
     found = _marks()
     found.find(chunk)
     assert [word in found.held for word in _WATCHED] == [word in chunk for word in _WATCHED]
-    assert [list(found.held.places(chunk, word)) for word in _WATCHED] == [list(places(chunk, w)) for w in _WATCHED]
+    assert [list(found.held.places(chunk, word)) for word in _ALL] == [list(places(chunk, w)) for w in _ALL]
 
 
 def test_they_are_the_same_in_chunks_crowded_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,4 +43,4 @@ def test_they_are_the_same_in_chunks_crowded_with_them(monkeypatch: pytest.Monke
     found = _marks()
     for chunk in (12 * _LINE, 3 * _LINE, b"MemoryDep('" + 40 * _LINE, b"nothing\n"):
         found.find(chunk)
-        assert [list(found.held.places(chunk, word)) for word in _WATCHED] == [list(places(chunk, w)) for w in _WATCHED]
+        assert [list(found.held.places(chunk, word)) for word in _ALL] == [list(places(chunk, w)) for w in _ALL]

@@ -8,10 +8,10 @@ one of `ALSO` are given to it once it has begun, of all of them at most `MAX_BYT
 bound); with `EVERY = True` all chunks from then on. With `ASKS = True` a `Whose` is its
 third argument. What only those ask for whose run names kernels is `POSTPONED`: where the
 input can be read again, it is counted when its table is asked for. Of literals in `PLACED`
-it asks `self.found(chunk, literal)` for the places, which the search for all literals knows
-where they are few. `explained` (optional) are the offsets of lines marked as errors that its
-records tell: the others are counted as read by nothing. Discovery walks this folder; adding
-a tally edits no list.
+it asks `self.found(chunk, literal)` for the places, which the search for all literals tells
+once it has begun: faster than a search for each of several that are rare. `explained`
+(optional) are the offsets of lines marked as errors that its records tell: the others are
+counted as read by nothing. Discovery walks this folder; adding a tally edits no list.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ the scheduler says of its nodes names these as `origins`. A large model has thou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Record
-from necropsy_parsers.tallies import Found, places
+from necropsy_parsers.tallies import places
 from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
@@ -26,7 +26,6 @@ TITLE: Final = "Graphs after Inductor's passes"
 _GRAPH: Final = b"__post_grad_graphs"
 _ORIGINS: Final = b"'origins="
 LITERALS: Final = (_GRAPH,)
-PLACED: Final = LITERALS
 ALSO: Final = (_ORIGINS,)
 MAX_BYTES: Final = 0
 READS: Final = (Reads("post_grad_graphs", "2.2", "the line of the program of each node, for refused fusions"),)
@@ -58,8 +57,6 @@ class Tally:
     does not they are dropped.
     """
 
-    found: Found = staticmethod(places)
-
     def __init__(self, name: str, first_seq: int) -> None:
         self._name = name
         self._seq = first_seq
@@ -67,31 +64,31 @@ class Tally:
         self._last: dict[tuple[object, ...], Frame | None] = {}
         self._frames: dict[tuple[object, ...], Frame | None] = {}
         self._order: dict[tuple[object, ...], int] = {}
-        self._waiting: list[tuple[bytes, int, int, Iterable[int]]] | None = []  # None once a scheduler has asked
+        self._waiting: list[tuple[bytes, int, int]] | None = []  # None once a scheduler has asked
         self._first = -1  # where the first graph stands
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the nodes of a chunk."""
         if self._waiting is None:
-            self._read(chunk, start, line, self.found(chunk, _GRAPH))
+            self._read(chunk, start, line)
             return
         if self._first < 0:
             self._first = start
         if start - self._first > PATIENCE:
             self._waiting.clear()
             return
-        self._waiting.append((chunk, start, line, self.found(chunk, _GRAPH)))
+        self._waiting.append((chunk, start, line))
         if _ORIGINS in chunk:
             waiting, self._waiting = self._waiting, None
             for held in waiting:
                 self._read(*held)
 
-    def _read(self, chunk: bytes, start: int, line: int, lines: Iterable[int]) -> None:
+    def _read(self, chunk: bytes, start: int, line: int) -> None:
         if len(self._nodes) >= MAX_NODES:
             return
         head, origin = b"", UNKNOWN
         who: tuple[object, ...] = ()
-        for m in filter(None, (_LINE.match(chunk, position) for position in lines)):
+        for m in filter(None, (_LINE.match(chunk, position) for position in places(chunk, _GRAPH))):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             if chunk[begin : m.start()] != head:  # the lines of a graph have one
                 head = chunk[begin : m.start()]

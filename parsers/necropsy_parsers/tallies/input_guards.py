@@ -16,7 +16,7 @@ from typing import Final
 
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Anchor, Frame, Postponed, Record
-from necropsy_parsers.tallies import Found, Whose, places
+from necropsy_parsers.tallies import Whose, places
 from necropsy_parsers.text.guard_failure import failure
 from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.torch_artifacts import Reads
@@ -26,7 +26,6 @@ TITLE: Final = "Guards on tensors that enter a compiled function"
 _TENSOR: Final = b"TENSOR_MATCH: check_tensor("
 _OLDER: Final = b"'_dynamo_dynamic_indices') == False  "
 LITERALS: Final = (_TENSOR, _OLDER)
-PLACED: Final = LITERALS
 ASKS: Final = True
 MAX_BYTES: Final = 0
 READS: Final = (Reads("guards", "2.1", "tensors that enter a compiled function, and the line that used them first"),)
@@ -55,8 +54,6 @@ class GuardLists(Postponed, frozen=True):
 class Tally:
     """Keeps the lines as they are; what they say is read when somebody asks."""
 
-    found: Found = staticmethod(places)
-
     def __init__(self, name: str, first_seq: int, whose: Whose) -> None:
         self._name = name
         self._seq = first_seq
@@ -67,7 +64,7 @@ class Tally:
         """Keep the lines of a chunk."""
         # Of 2.4 and later the older words stand in each tree, too, and tell nothing more.
         newer = _TENSOR in chunk
-        for position in self.found(chunk, _TENSOR if newer else _OLDER):
+        for position in places(chunk, _TENSOR if newer else _OLDER):
             if len(self._lines) >= MAX_GUARDS:
                 return
             if newer:  # most are parameters: their name is looked at before their line is

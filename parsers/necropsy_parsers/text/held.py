@@ -20,7 +20,5 @@ class Held(Struct, frozen=True):
 
     def places(self, chunk: bytes, word: bytes) -> Sequence[int]:
         """Where a word stands in the chunk that this was told of."""
-        if word not in self.words:
-            return ()
         known = self.found.get(word)
         return list(places(chunk, word)) if known is None else known

@@ -82,7 +82,6 @@ class LogReader:
             input_number(first_seq),
             self._take,
             self.tallies.literals,
-            self.tallies.placed,
         )
 
     @property
@@ -122,6 +121,7 @@ class LogReader:
             start, lines = self._scanner.bytes, self._scanner.lines
             yield chunk
             self.tallies.feed(chunk, start, lines, self._scanner.held)
+            self._scanner.place(self.tallies.placed)
 
     def _placed(self, peeled: Peeled) -> Peeled:
         """With what the input's name tells of its writer, and the last clock reading."""

@@ -23,7 +23,7 @@ SAMPLES_PER_CHUNK: Final = 1000  # fewer than twice as many are all read; each c
 FULLY_SAMPLED: Final = 16
 SAMPLES_LEAST: Final = 100
 LATER: Final = 2  # of chunks behind the first, half as many: a series keeps 128 values, and every NaN is read anyway
-CROWDED: Final = 20_000  # places in a chunk from which on a search for each of those words takes less time
+CROWDED: Final = 8_000  # places in a chunk from which on a search for each of those words takes less time
 ENOUGH: Final = 4 * SAMPLES_PER_CHUNK  # read of one input; of the chunks behind them the least
 
 Marked = tuple[list[int], list[int]]  # positions of triggers, and of the sample; both sorted
@@ -33,7 +33,7 @@ class Marks:
     """Finds them in the chunks of one input, the `number`th of the run.
 
     `compilers` are the triggers that count in lines of torch's compiler (see `quoted`). `watched` are literals of which
-    it is of interest which of them a chunk holds, and of the `placed` among them where: `held`.
+    it is of interest which of them a chunk holds: `held`, and where those stand that were asked for with `place`.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Marks:
         issues: Issues,
         number: int,
         watched: tuple[bytes, ...] = (),
-        placed: frozenset[bytes] = frozenset(),
     ) -> None:
         self._triggers = triggers
-        self._placed = tuple(literal for literal in watched if literal in placed)
-        self._watched = (*self._placed, *(literal for literal in watched if literal not in placed))
+        self._watched = watched
+        self._placed: tuple[bytes, ...] = ()
+        self._crowded = False
         self.held = Held()
         self._search = search_for(triggers)
         self._own = frozenset(n for n, literal in enumerate(triggers) if literal in compilers)
@@ -57,6 +57,11 @@ class Marks:
         self._first = True
         self._taken = 0
         self._dense = False  # the chunk before was full of progress lines
+
+    def place(self, words: frozenset[bytes]) -> None:
+        """From the next chunk on `held` tells where these words stand, unless they turn out to be many."""
+        if not self._crowded and len(words) != len(self._placed):
+            self._placed = tuple(sorted(words))
 
     def find(self, chunk: bytes) -> Marked:
         """The marks in the next chunk."""
@@ -72,9 +77,9 @@ class Marks:
         return SAMPLES_LEAST if self._taken > ENOUGH else max(SAMPLES_LEAST, self._samples // LATER)
 
     def _marked(self, chunk: bytes, wanted: int) -> Marked:
-        once = len(self._watched) - len(self._placed)
+        watched = len(self._watched)
         if not self._search.is_large(chunk) or (
-            (both := database_for((*self._triggers, SAMPLED, *self._watched), once)) is None
+            (both := database_for((*self._triggers, SAMPLED, *self._placed, *self._watched), watched)) is None
         ):
             self.held = Held(frozenset(literal for literal in self._watched if literal in chunk))
             starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._own)
@@ -85,28 +90,28 @@ class Marks:
             if found is not None:
                 return self._judged(chunk, both, *found, soft)
             self._dense = True
-        plain = database_for((*self._triggers, *self._watched), once)
+        plain = database_for((*self._triggers, *self._placed, *self._watched), watched)
         assert plain is not None  # as `both` is
         starts, _ = self._judged(chunk, plain, *plain.ends(chunk))
         return starts, self._sample(chunk, wanted)
 
     def _hold(self, database: Database, numbers: list[int], ends: list[int], first: int) -> None:
-        """Keep which of the watched literals were found, the first of which has that number, and where the placed."""
+        """Keep which of the watched literals were found, and where the placed, the first of which has that number."""
+        literals = (*self._placed, *self._watched)
         told = [(n, end) for n, end in zip(numbers, ends, strict=True) if n >= first]
-        words = frozenset(self._watched[n - first] for n, _ in told)
-        found: dict[int, list[int]] = {first + n: [] for n in range(len(self._placed))}
+        found: dict[bytes, list[int]] = {word: [] for word in self._placed}
         for n, end in told:  # those of one literal, which has one length, are in order
-            if n in found:
-                found[n].append(end - database.lengths[n])
-        self.held = Held(words, {self._watched[n - first]: where for n, where in found.items()})
+            if n - first < len(found):
+                found[literals[n - first]].append(end - database.lengths[n])
+        self.held = Held(frozenset(literals[n - first] for n, _ in told), found)
         if sum(map(len, found.values())) > CROWDED:
-            self._placed = ()
+            self._placed, self._crowded = (), True
 
     def _judged(
         self, chunk: bytes, database: Database, numbers: list[int], ends: list[int], soft: int | None = None
     ) -> Marked:
         """Those of all matches that count; matches of literal `soft` apart."""
-        watched = len(database.lengths) - len(self._watched)  # number of the first of them
+        watched = len(database.lengths) - len(self._placed) - len(self._watched)  # number of the first of them
         self._hold(database, numbers, ends, watched)
         if len(ends) <= FEW or sum(n < watched for n in numbers) <= FEW:
             found = zip(numbers, ends, strict=True)

@@ -74,9 +74,8 @@ class Scanner:
         number: int = 0,
         take: Callable[[bytes, int, int], tuple[int, int]] | None = None,
         watched: tuple[bytes, ...] = (),
-        placed: frozenset[bytes] = frozenset(),
     ) -> None:
-        self._marks = Marks(tuple(triggers), compilers, name, issues, number, watched, placed)
+        self._marks = Marks(tuple(triggers), compilers, name, issues, number, watched)
         self._name = name
         self._issues = issues
         self._busy = busy
@@ -87,8 +86,12 @@ class Scanner:
 
     @property
     def held(self) -> Held:
-        """Which of the `watched` literals the chunk read last holds, and where those of them that are `placed`."""
+        """Which of the `watched` literals the chunk read last holds, and where the words given to `place` stand."""
         return self._marks.held
+
+    def place(self, words: frozenset[bytes]) -> None:
+        """Words whose places `held` is to tell from the next chunk on."""
+        self._marks.place(words)
 
     def scan(self, chunks: Iterable[bytes]) -> Iterator[RawLine | Gap]:
         """Scan chunks that end at line ends, as `decode.text_chunks` makes them."""

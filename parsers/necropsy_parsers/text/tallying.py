@@ -36,10 +36,8 @@ class Tallies:
         self._kinds = tuple(kind for kind in kinds if kind not in self._later)
         self.awaited: dict[int, frozenset[bytes]] = {}  # offset of a chunk -> what it holds of later ones
         # What to look for in a chunk.
-        self.placed = frozenset(x for k in self._kinds for x in k.placed)
-        self.literals = tuple(
-            sorted({x for k in (*self._kinds, *self._later) for x in (*k.literals, *k.also)} | self.placed)
-        )
+        self.literals = tuple(sorted({x for k in (*self._kinds, *self._later) for x in (*k.literals, *k.also)}))
+        self.placed: frozenset[bytes] = frozenset()  # words whose places those that were made ask for
 
     def feed(self, chunk: bytes, start: int, lines: int, seen: Container[bytes]) -> None:
         """Count what stands in a chunk at byte `start` behind `lines` lines, which holds the literals in `seen`."""
@@ -50,6 +48,7 @@ class Tallies:
                 if tally is None:
                     asked = (self._whose,) if kind.asks else ()
                     tally = self._running[kind.name] = kind.make(self._name, self._seq, *asked)
+                    self.placed |= frozenset(kind.placed)
                 if self._has_room(kind, chunk):
                     if kind.placed:
                         tally.found = seen.places if isinstance(seen, Held) else places
