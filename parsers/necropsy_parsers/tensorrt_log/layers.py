@@ -12,6 +12,7 @@ up to 8.x; with detailed verbosity, and in 10.x, 11.x and TensorRT for RTX, whol
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from necropsy_parsers.grammars import tensor_format
@@ -86,16 +87,16 @@ def _sides(tensors: str) -> tuple[str, str, str]:
 
 
 def _tensors(text: str) -> tuple[EngineTensor, ...]:
-    out = []
-    for m in _TENSOR.finditer(text):
-        dims, pack = _dims(m["dims"])
-        dtype = tensor_format.dtype_of(m["type"])
-        raw = f"{m['type']}[{m['dims']}]"
-        # The line tells dimensions, not strides: vectors show as `64:8`, the order of three and more axes does not.
-        flat = "CHW" if pack == 1 and len(dims) < 3 else ""
-        layout = tensor_format.TensorFormat(raw, dtype, _VECTORS.get(pack, flat), pack)
-        out.append(EngineTensor(m["name"], dims, layout))
-    return tuple(out)
+    return tuple(EngineTensor(m["name"], *_typed(m["type"], m["dims"])) for m in _TENSOR.finditer(text))
+
+
+@lru_cache(maxsize=4096)  # shapes come again and again, names do not
+def _typed(kind: str, printed: str) -> tuple[tuple[int, ...], tensor_format.TensorFormat]:
+    dims, pack = _dims(printed)
+    # The line tells dimensions, not strides: vectors show as `64:8`, the order of three and more axes does not.
+    flat = "CHW" if pack == 1 and len(dims) < 3 else ""
+    dtype = tensor_format.dtype_of(kind)
+    return dims, tensor_format.TensorFormat(f"{kind}[{printed}]", dtype, _VECTORS.get(pack, flat), pack)
 
 
 def _dims(text: str) -> tuple[tuple[int, ...], int]:
@@ -109,16 +110,15 @@ def _dims(text: str) -> tuple[tuple[int, ...], int]:
 
 
 def _items(text: str) -> tuple[EngineTensor, ...]:
-    out = []
-    for m in _ITEM.finditer(text):
-        rest = m["rest"]
-        dims, _ = _dims(_first(_FIELD["dims"], rest))
-        both = _first(_FIELD["both"], rest)
-        told = both or _first(_FIELD["format"], rest)
-        out.append(
-            EngineTensor(m["name"], dims, tensor_format.parse(told, "" if both else _first(_FIELD["dtype"], rest)))
-        )
-    return tuple(out)
+    return tuple(EngineTensor(m["name"], *_described(m["rest"])) for m in _ITEM.finditer(text))
+
+
+@lru_cache(maxsize=4096)
+def _described(rest: str) -> tuple[tuple[int, ...], tensor_format.TensorFormat]:
+    dims, _ = _dims(_first(_FIELD["dims"], rest))
+    both = _first(_FIELD["both"], rest)
+    told = both or _first(_FIELD["format"], rest)
+    return dims, tensor_format.parse(told, "" if both else _first(_FIELD["dtype"], rest))
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
