@@ -26,6 +26,7 @@ HOW: Final = "module path"
 CHOICE: Final = "module path: one of these"
 MAX_FILES: Final = 2_000
 MENTIONED: Final = 0.6  # share of the outermost attributes that the model's file names; bases may stand in others
+MAX_SOUGHT: Final = 100  # names that a file is searched for; logs of many engines have thousands
 MAX_WORDS: Final = 12  # of one attribute's name, where a path joins attributes
 MAX_CHECKED: Final = 2_000  # paths that a class must explain to be the model
 # ONNX operation -> constructors that make it; a class that has another one of these there is another model's.
@@ -101,11 +102,11 @@ class ModelSource:
             return []
         names = [(without_call(part) or (part, 0))[0] for part in self._first]
         joined = any(p.operation.startswith(TRACED) for p in self._known)  # see `_spread`
-        sought = [name.partition("_")[0] for name in names] if joined else names
+        sought = [name.partition("_")[0] if joined else name for name in names[:MAX_SOUGHT]]
         every = [
             c
             for file, text in self._texts.items()
-            if sum(name in text for name in sought) >= MENTIONED * len(names)
+            if sum(name in text for name in sought) >= MENTIONED * len(sought)
             for c in self._classes(file)
             if self._forward(c) is not None
         ]
