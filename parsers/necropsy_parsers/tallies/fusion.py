@@ -61,7 +61,6 @@ _REFUSED: Final = b"__fusion] cannot fuse "
 _OLDER_HEAD: Final = b"__fusion: ["
 PIECE: Final = 32 * 1024  # bytes that are counted at once; most hold refusals for few reasons
 USUAL: Final = 8  # reasons seen first
-DENSE: Final = 64  # refusals in a piece from which on to search for each usual reason is faster than to look at all
 # What is true of most pairs in any graph and nothing to act on (WhyNoFuse, torch/_inductor/scheduler.py 2.2 to 2.13).
 _TRIVIAL: Final = re.compile(
     r"no shared data$|intermediate nodes between|node[12] (?:is|must)|will create cycle|grouped node|templates? "
@@ -69,10 +68,9 @@ _TRIVIAL: Final = re.compile(
 )
 _NUMBERS: Final = re.compile(r"(?<![a-zA-Z])\d+|\((?=[\d(s])(?:[^()]|\([^()]*\))*\)(?:, )?")  # of sizes
 MAX_PAIRS: Final = 5_000  # distinct (reason, line, line) kept an input; further ones are only counted by reason
-# Refusals that are taken one by one. Of further ones, where there are many, those for a trivial reason are counted by
-# their words, which takes a tenth of the time; whose they are is then asked of some in each chunk.
+# Refusals that are taken one by one. Of further ones those for a trivial reason are counted by their words, which takes
+# a tenth of the time; whose they are is then asked of some in each chunk.
 ONE_BY_ONE: Final = 4_000
-SPARSE: Final = 2048  # bytes of text a refusal from which on they are few: candidates are listed with their stacks
 ASKED: Final = 200
 SLOWER: Final = "slowdown when fused"  # of those that were measured
 
@@ -83,8 +81,8 @@ class FusionRefusal(Record, frozen=True):
     """Refusals for one `reason` between two lines; `first` and `second` are stacks, empty where none is told.
 
     `detail` is the reason as printed for the first such pair, `nodes` that pair; `trivial` ones say nothing about
-    the program and are counted over all lines; behind the first `ONE_BY_ONE` refusals of an input full of them their
-    `ranks` and `compile_ids` are those of a sample.
+    the program and are counted over all lines; behind the first `ONE_BY_ONE` refusals of an input their `ranks` and
+    `compile_ids` are those of a sample.
     """
 
     reason: str
@@ -135,13 +133,11 @@ class Tally:
         self._before = b""
         self._line = 0  # lines before this chunk
         self._graphs = self._fused = self._refused = 0
-        self._dense = False  # the chunk before was full of refusals
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Count the lines of a chunk."""
         self._line = line
-        before = self._refused
-        if before < ONE_BY_ONE or not self._dense:
+        if self._refused < ONE_BY_ONE:
             lines = (at for at in places(chunk, _FUSION) if not chunk.startswith(_CANDIDATE, at))
             for m in filter(None, (_LINE.match(chunk, at) for at in lines)):
                 if m.lastgroup == "reason":
@@ -152,7 +148,6 @@ class Tally:
                     self._graphs += 1
         else:
             self._feed_many(chunk, start)
-        self._dense = (self._refused - before) * SPARSE > len(chunk)
         if _TRIED in chunk:
             for m in _MEASURED.finditer(chunk):
                 self._refuse(chunk, m, start)
@@ -280,8 +275,6 @@ def _said(chunk: bytes, begin: int, end: int, usual: Iterable[bytes]) -> dict[by
     there are others among them.
     """
     refused = chunk.count(_REFUSED, begin, end)
-    if 0 < refused < DENSE:  # among lists of candidates
-        return Counter(_SAID.findall(chunk, begin, end))
     said = {r: chunk.count(b": " + r + b"\n", begin, end) for r in usual} if refused else {}
     if sum(said.values()) != refused or chunk.find(_OLDER_HEAD, begin, end) >= 0:
         return Counter(_SAID.findall(chunk, begin, end))
