@@ -26,15 +26,17 @@ from necropsy_parsers.records import Anchor
 
 # Summaries (`--print-summary per-kernel`, `per-gpu`) have no ID, and means instead of values.
 HEADER: Final = lazily(
-    r'\ufeff?\s*(?:"?ID"?[,;\t]|(?=.*"?Invocations"?[,;\t].*"?Metric Name"?[,;\t]))'
-    r'"?Process ID"?(?P<sep>[,;\t])(?:.*(?P=sep))?"?Kernel Name"?'
+    r'\ufeff?\s*(?P<id>"?ID"?[,;\t])?"?Process ID"?(?P<sep>[,;\t])'
+    r'(?(id)|(?=.*[,;\t]"?Invocations\b)(?=.*[,;\t]"?Metric Name\b))(?:.*(?P=sep))?"?Kernel Name"?'
 )
 MAX_LAUNCHES: Final = 20_000
 MAX_PARTS: Final = 1_000  # lines that one record of CSV may run over
-# Types and values of payload, colour and message stand behind the name, which may hold colons and quotes itself.
-_RANGE: Final = lazily(
-    r'"(?P<id>\d+:)?(?P<domain>[^:]*):(?P<name>.*?):(?:none|Int|Uint|Int32|Uint32|Int64|Uint64|Float|Double|Json)'
-    r':[^:]*:(?:none|RGB|ARGB):(?:none|\w*):(?:none|ASCII|UNICODE|Unicode|REGISTERED):.*?"(?=\s*$|  ")'
+MAX_RANGES: Final = 50  # of a launch, each of at most so many letters
+MAX_RANGE: Final = 2_000
+# Behind the name, which may hold colons itself: types and values of payload, colour and message.
+_ATTRIBUTES: Final = lazily(
+    r":(?:none|Int|Uint|Int32|Uint32|Int64|Uint64|Float|Double|Json):[^:]*:(?:none|A?RGB):\w*"
+    r":(?:none|ASCII|UNICODE|Unicode|REGISTERED):"
 )
 _KINDS: Final = {"OPT": OPTIMIZE, "INF": INFORM, "WRN": WARN, "ERR": FAIL, "SOL": OPTIMIZE, "OK": INFORM}
 
@@ -175,6 +177,12 @@ def _ranges(text: str, kind: str) -> Iterator[NvtxRange]:
     Behind the thread `4411  "<default domain>:train.py:41:none:none:none:none:none:none"`; ranges that were started
     instead of pushed have an ID before the domain, and no thread.
     """
-    for m in _RANGE.finditer(text):
-        domain = m["domain"] if kind == "start" else (m["id"] or "") + m["domain"]
-        yield NvtxRange("" if domain == "<default domain>" else domain, m["name"].replace('""', '"'), kind)
+    whole = text[text.find('"') + 1 : text.rfind('"')]
+    for part in whole.split('"  "')[:MAX_RANGES]:
+        if (m := _ATTRIBUTES.search(part, 0, MAX_RANGE)) is None:
+            continue
+        head = part[: m.start()]
+        if kind == "start":
+            head = head.partition(":")[2]
+        domain, _, name = head.partition(":")
+        yield NvtxRange("" if domain == "<default domain>" else domain, name.replace('""', '"'), kind)
