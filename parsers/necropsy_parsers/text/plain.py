@@ -8,8 +8,9 @@ from typing import Final
 from necropsy_parsers.records import Record
 
 # A training or evaluation step was reported: bars (`12/391 [00:41<21:33`), step and loss counters.
+# Numbers are taken from their first digit: a run of thousands is not tried from each.
 PROGRESS: Final = re.compile(
-    r"\d(?<!\d\d)\d*(?:/\d+ \[\d+:\d\d|%\|.*\|)"  # from a number's first digit: thousands of digits are no thousand starts
+    r"\d(?<!\d\d)\d*(?:/\d+ \[\d+:\d\d|%\|.*\|)"
     r"|\b(?:step|iter(?:ation)?|epoch|batch|update)s?\b\W{0,3}\[?\d+"
     r"|\b(?:loss|lr|learning_rate|grad_norm|ppl|acc(?:uracy)?|throughput|tokens/s(?:ec)?|it/s|s/it)\W{1,4}-?\d",
     re.IGNORECASE,
