@@ -179,7 +179,7 @@ class TensorrtReader:
         b = self._build(anchor)
         self._numbers.engines += 1
         key = self._name if self._numbers.engines == 1 else f"{self._name}#{self._numbers.engines}"
-        self._engines.append(Engine(anchor, key, 0, "", b.release, origin=self.origin, seq=self._seq + anchor.start))
+        self._engines.append(Engine(anchor, key, 0, "", b.release, seq=self._seq + anchor.start))
 
     def _layer(self, line: str, at: int, end: int, places: Places) -> bool:
         """Whether a line goes on with the list of layers; 7.x puts a head before each."""
@@ -230,7 +230,7 @@ class TensorrtReader:
         reformats = [row for row in told if row is not None]
         yield from reformats
         yield from self._others
-        yield from (e for e in self._engines if e.layers)
+        yield from (replace(e, origin=self.origin) for e in self._engines if e.layers)
         yield from self._profiles.records()
         known = {(r.layer, r.side, r.number): f"{r.source} -> {r.target}" for r in reformats}
         yield from (self._named(layer, known) for layer in self._layers)

@@ -78,7 +78,12 @@ def _apart(a: EngineView, b: EngineView) -> bool:
 
 
 def _joined(a: EngineView, b: EngineView) -> bool:
-    """Whether one takes what the other gives, or both come of Torch-TensorRT's partitioning of one program."""
+    """Whether one takes what the other gives, or both come of Torch-TensorRT's partitioning of one program.
+
+    Ranks that write into one log build what each of them runs.
+    """
+    if a.engine is not None and b.engine is not None and a.engine.origin != b.engine.origin:
+        return False
     torch = all(any("]-[" in t.layer.name for t in v.layers) for v in (a, b))
     return torch or bool(a.network_tensors & b.network_tensors)
 
