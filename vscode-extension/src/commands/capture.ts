@@ -74,6 +74,7 @@ async function askWhy(): Promise<string | undefined> {
     { label: t("Compiling takes long or breaks"), why: "compile" },
     { label: t("It runs out of memory"), why: "memory" },
     { label: t("TensorRT builds an engine"), why: "tensorrt" },
+    { label: t("Its kernels are slow (runs it twice, under ncu)"), why: "kernels" },
   ];
   return (await vscode.window.showQuickPick(items, { title: t("What is the question?"), ignoreFocusOut: true }))?.why;
 }
