@@ -34,6 +34,7 @@ LITERALS: Final = (
 ALSO: Final = (b"    Section: ", b')","(')  # once a section, and once a row (between block and grid): rare elsewhere
 _HEADS: Final = (b", Context ", b"Process ID", b"nvocations", b"@", b"Section: ")
 ASKS: Final = True
+EVERY: Final = True  # rows go on in a chunk that holds none of the words
 MAX_BYTES: Final = 64 << 20
 
 
@@ -52,6 +53,8 @@ class Tally:
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the lines of a chunk."""
+        if not self._inside and self._table is None and not any(word in chunk for word in _HEADS):
+            return
         offset, number = start, line
         for raw in io.BytesIO(chunk):  # a carriage return within a line ends none: a bar was drawn over
             number += 1

@@ -44,17 +44,18 @@ class Tallies:
         for kind in self._kinds:
             tally = self._running.get(kind.name)
             literals = kind.literals if tally is None else (*kind.literals, *kind.also)
-            if (kind.every and tally is not None) or any(x in seen for x in literals):
+            held = any(x in seen for x in literals)
+            if (kind.every and tally is not None) or held:
                 if tally is None:
                     asked = (self._whose,) if kind.asks else ()
                     tally = self._running[kind.name] = kind.make(self._name, self._seq, *asked)
                     self.placed |= frozenset(kind.placed)
-                if self._has_room(kind, chunk):
+                if self._has_room(kind, chunk if held else b""):
                     if kind.placed:
                         tally.found = seen.places if isinstance(seen, Held) else places
                     tally.feed(chunk, start, lines)
-        if held := frozenset(x for kind in self._later for x in (*kind.literals, *kind.also) if x in seen):
-            self.awaited[start] = held
+        if words := frozenset(x for kind in self._later for x in (*kind.literals, *kind.also) if x in seen):
+            self.awaited[start] = words
 
     def _has_room(self, kind: TallyKind, chunk: bytes) -> bool:
         fed = self._fed.get(kind.name, 0)
