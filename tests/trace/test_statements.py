@@ -98,7 +98,7 @@ def test_the_planted_lines_are_named(trace: str) -> None:
 def test_what_two_branches_show_alike_is_listed() -> None:
     """`--fixed` and the default copy with two `.to` each: the trace cannot tell which branch ran."""
     places = told("input_bound.json.gz", FOLDER / "src")["MEM003 train_epoch"].code
-    assert (places[0].exactness, places[0].line) == ("function", 70)
+    assert (places[0].exactness, places[0].line) == ("function", 57)
     assert [(p.line, p.exactness) for p in places[1:]] == [(60, "function"), (63, "function")]
     assert all("one of these" in p.how for p in places[1:])
 
@@ -107,7 +107,7 @@ def test_what_two_branches_show_alike_is_listed() -> None:
     ("trace", "finding", "lines"),
     [
         ("precision_misaligned.json.gz", "MEM012 features", [34, 36]),
-        ("input_bound.json.gz", "DAT002 train_epoch", [70, 58]),
+        ("input_bound.json.gz", "DAT002 train_epoch", [57, 58]),
     ],
 )
 def test_a_statement_that_is_not_to_be_changed_stands_behind_its_function(

@@ -61,6 +61,17 @@ def unrecorded(*, device: bool = False) -> TraceBuilder:
     return t
 
 
+def empty(*, operators: bool = False, cut: bool = False) -> TraceBuilder:
+    """The profiler's own frames, in the cycle that begins behind the recorded steps; with one operator, or cut."""
+    t = (Cut if cut else TraceBuilder)(device=None)
+    with t.frame(*MAIN, "torch/profiler/profiler.py(905): step"):
+        t.host(40)
+        if operators:
+            with t.op("aten::zeros"):
+                t.host(3)
+    return t
+
+
 def raw_names() -> TraceBuilder:
     """A quotation mark and an escape in names."""
     t = RawNames()
@@ -97,6 +108,9 @@ CASES = {
     "INP003/silent-escaped-names": lambda: _run(TraceBuilder(), 'kernel<"a", \\x>'),
     "INP005/fires-no-kernels": lambda: unrecorded(device=True),
     "INP005/silent-no-device": unrecorded,
+    "INP013/fires-next-cycle": empty,
+    "INP013/silent-one-operator": lambda: empty(operators=True),
+    "INP013/silent-cut": lambda: empty(cut=True),
     "INP007/fires-two-sizes": lambda: {"input.d/rank0.json": _rank(0, 2), "input.d/other.json": _rank(1, 4)},
     "INP007/silent-one-run": lambda: {"input.d/rank0.json": _rank(0, 2), "input.d/rank1.json": _rank(1, 2)},
     "LCH012/fires-absolute-strings": lambda: _run(Absolute(), us=30.7),

@@ -85,6 +85,7 @@ class Resolver:
         bare = replace(place, rests=PLAIN)
         if place.exactness != "function" or not isinstance(rests, Moments):
             return [bare]
+        bare = self._started(bare, rests)
         if marked := self._marked(bare, rests):
             return marked
         told = self._told(place.file, rests)
@@ -96,6 +97,17 @@ class Resolver:
             return [bare, *(replace(bare, line=n, how=CHOICE) for n in sorted({*lines, *open_}))]
         found = [replace(bare, line=n, exactness="line", how=EXACT) for n, _ in lines.most_common()]
         return found if rests.culprit else [bare, *found]
+
+    def _started(self, bare: Place, m: Moments) -> Place:
+        """Of a call that was under way when recording began the number is where it stood: its function's first line."""
+        from necropsy.trace.statements import call_of
+
+        module = self._module(m.profile, bare.file) if len(m.frames) else None
+        if module is None:
+            return bare
+        seen, _ = call_of(m.profile, int(m.frames[0]))
+        start = None if seen.entered or seen.line != bare.line else module.start(seen)
+        return bare if start is None else replace(bare, line=start)
 
     def _marked(self, bare: Place, m: Moments) -> list[Place]:
         """Places on the lines that were marked, the heaviest first; none where there are no marks."""

@@ -39,6 +39,11 @@ class Module:
         """Whether every function that the trace saw stands where it says."""
         return all(self._nodes(s) for s in seen)
 
+    def start(self, seen: Seen) -> int | None:
+        """The first line of a function, decorators included; None where several can be meant, and of a module."""
+        nodes = self._nodes(seen)
+        return _starts(nodes[0]) if len(nodes) == 1 and isinstance(nodes[0], _NAMED) else None
+
     def graph(self, seen: Seen) -> Graph | None:
         """The call sites of a function; None unless exactly one function is meant."""
         if seen not in self._graphs:
