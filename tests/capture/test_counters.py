@@ -37,6 +37,8 @@ NCU = """
         status = subprocess.call(arguments[at:])
         if "REFUSES" in __import__("os").environ:
             with open(arguments[arguments.index("--log-file") + 1], "w") as file:
+                print("==WARNING== Note: Running with unmodified GPU clocks. ...", file=file)
+                print("==WARNING== No metrics to collect found in sections.", file=file)
                 print("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", file=file)
             sys.exit(1)
         with open(arguments[arguments.index("--export") + 1], "w") as file:

@@ -8,9 +8,7 @@ first launch of each configuration. Collectives are left out: a rank that repeat
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -156,20 +154,5 @@ def trouble(folder: Path) -> str:
         text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    said = re.search(r"^==(?:ERROR|WARNING)==\s*(.+)$", text, re.MULTILINE)
-    return said[1].strip() if said else ""
-
-
-def pack(report: Path) -> None:
-    """`kernels.ncu-rep` -> `kernels.ncu-rep.xz`: each launch holds its whole module, so that 88 MB became 3.4 MB."""
-    import lzma
-
-    packed = report.with_name(report.name + ".xz")
-    part = packed.with_name(packed.name + ".part")
-    try:
-        with report.open("rb") as source, lzma.open(part, "wb", preset=1) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        os.replace(part, packed)
-        report.unlink()
-    except OSError:  # a full disk: the report stays as ncu wrote it
-        part.unlink(missing_ok=True)
+    said = re.findall(r"^==(ERROR|WARNING)==\s*(?!Note:)(\S.*?)\s*$", text, re.MULTILINE)
+    return next((words for _, words in sorted(said, key=lambda s: s[0] != "ERROR")), "")

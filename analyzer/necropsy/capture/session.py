@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from necropsy.capture import folder as runs
 from necropsy.capture import job
+from necropsy.capture.packing import pack_report, pack_trace
 from necropsy.capture.plan import BLOCKING, COUNTERS, SETTINGS, Plan, counters_settings
 from necropsy.capture.progress import Progress
 from necropsy.units import human_bytes
@@ -90,7 +89,7 @@ class Session:
             return (
                 counters.trouble(where) or ended.trouble or f"ncu ended with status {ended.status} and wrote no report"
             )
-        counters.pack(where / counters.REPORT)
+        pack_report(where / counters.REPORT)
         for path in where.glob("output.log*"):
             path.unlink()  # what the first run printed, once more
         return ""
@@ -99,8 +98,7 @@ class Session:
         """Compress traces, look at the GPU, complete the manifest."""
         for path in self.folder.glob("trace-*.json"):
             if path.stat().st_size >= _PACK:
-                with suppress(OSError):
-                    _pack(path)
+                pack_trace(path)
         from necropsy.capture.machine import gpus
 
         count, size = runs.size(self.folder)
@@ -112,16 +110,3 @@ class Session:
         count, size = runs.size(self.folder)
         took = ended.ended - ended.began
         return f"the job {how} after {took:.1f} s; {count} files, {human_bytes(size)}, are in {name}."
-
-
-def _pack(path: Path) -> None:
-    """`trace.json` -> `trace.json.gz`; isal compresses 300 MB a second, and is there for reading anyway."""
-    packed = path.with_name(path.name + ".gz")
-    part = path.with_name(path.name + ".gz.part")
-    from isal import igzip
-
-    opened: IO[bytes] = igzip.open(part, "wb", compresslevel=2)  # type: ignore[no-untyped-call]
-    with path.open("rb") as source, opened as target:
-        shutil.copyfileobj(source, target, 1 << 20)
-    os.replace(part, packed)
-    path.unlink()

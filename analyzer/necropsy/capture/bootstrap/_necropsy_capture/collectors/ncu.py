@@ -47,24 +47,34 @@ class Counters:
             _cudart().cudaProfilerStart()
 
     def _end(self, step: int) -> None:
-        torch: Any = sys.modules["torch"]
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-        over = os.path.join(self._process.folder, OVER)
-        if self._profiles:
+        try:
+            if self._profiles:
+                self._close(step)
+            else:
+                self._wait()
+        finally:  # whatever failed: nothing that comes after is wanted
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(0)
+
+    def _close(self, step: int) -> None:
+        try:
+            torch: Any = sys.modules["torch"]
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             if self._open:
                 _cudart().cudaProfilerStop()
                 self._process.emit("recorded")
                 self._process.note("ncu", "profiled", first=self._first, steps=step - self._first)
-            with open(over, "w", encoding="ascii"):
+        finally:
+            with open(os.path.join(self._process.folder, OVER), "w", encoding="ascii"):
                 pass
-        else:
-            until = time.monotonic() + PATIENCE
-            while not os.path.exists(over) and time.monotonic() < until:
-                time.sleep(0.05)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(0)
+
+    def _wait(self) -> None:
+        """A rank that ended before the profiled one would take memory away that collectives read."""
+        until = time.monotonic() + PATIENCE
+        while not os.path.exists(os.path.join(self._process.folder, OVER)) and time.monotonic() < until:
+            time.sleep(0.05)
 
 
 def _cudart() -> Any:
