@@ -24,7 +24,7 @@ def pack_report(path: Path) -> None:
     """`kernels.ncu-rep` -> `kernels.ncu-rep.xz`; on a full disk it stays as it is."""
     import lzma
 
-    _pack(path, ".xz", lambda part: lzma.open(part, "wb", preset=1))
+    _pack(path, ".xz", lambda part: lzma.open(part, "wb", preset=1))  # noqa: SIM115 - `_pack` closes it
 
 
 def _pack(path: Path, suffix: str, opened: Callable[[Path], Any]) -> None:
