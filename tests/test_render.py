@@ -20,6 +20,7 @@ from tests.support.slow_ranks import slow_ranks
 from necropsy_parsers.issues import Issues
 from necropsy_parsers.records import Anchor
 
+from necropsy.api import analyze
 from necropsy.finding import Confidence, Cost, Finding, Fix, Place, Related, Role, Severity
 from necropsy.render import View, renderers
 from necropsy.render.parts.printable import printable
@@ -379,3 +380,21 @@ def test_a_quote_cannot_leave_its_fence() -> None:
     assert "\n`````text\na ``` b ```` c\n`````\n" in text
     assert "<img" not in re.sub(r"\\<", "", text)
     assert "[a]" not in text
+
+
+def test_where_nothing_was_read_the_reason_and_what_to_do_come_first(tmp_path: Path) -> None:
+    (tmp_path / "kernels.ncu-rep").write_bytes(b"NVR\0\2\0\0\0")
+    report = analyze([str(tmp_path / "kernels.ncu-rep")])
+    view = View(width=100, colour=False, ascii=False, base=str(tmp_path))
+    text = renderers()["text"].render(report, view)
+    assert text.startswith("Nothing was read from kernels.ncu-rep")
+    assert "Not evaluated" not in text
+    assert "Copy the report again, or collect it again." in " ".join(text.split())
+    assert renderers()["md"].render(report, view).startswith("**Nothing was read** from")
+
+
+def test_a_job_that_said_nothing_wrong_was_read(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text("epoch 1 loss 0.5\n")
+    text = renderers()["text"].render(analyze([str(tmp_path / "run.log")]), View(width=100, colour=False, ascii=False))
+    assert text.startswith("No failure found in")
+    assert "Not evaluated" in text

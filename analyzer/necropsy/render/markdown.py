@@ -35,7 +35,8 @@ def render(report: Report, view: View) -> str:
         page.block("The cause is not in these inputs; what they show follows from it.")
         page.finding(plan.lead)
     elif not plan.stories:
-        page.block(f"**{words.nothing(report)}** in {prose(words.sources(report, view.base))}.")
+        what, of = words.nothing(report)
+        page.block(f"**{what}** {of} {prose(words.sources(report, view.base))}.")
         for row in plan.unknown:
             page.block(prose(words.unknown(row, view.base)))
     for summary in steps.across(report.steps):
@@ -46,7 +47,7 @@ def render(report: Report, view: View) -> str:
     page.folded("Signs of it" if plan.stories else "Signs of trouble", plan.symptoms)
     page.folded("Worth knowing", plan.notes)
     page.bullets("Not evaluated, and what would supply the evidence", [_gap(g) for g in plan.gaps])
-    trouble = [f.message for f in plan.inputs] + [words.issue(i, view.base) for i in plan.issues]
+    trouble = [words.unread(f) for f in plan.inputs] + [words.issue(i, view.base) for i in plan.issues]
     page.bullets("Not read as it should be", [prose(row) for row in trouble])
     if plan.stories or plan.lead:
         page.block(f"Read {prose(words.sources(report, view.base))}: {words.tally(report.findings)}.")

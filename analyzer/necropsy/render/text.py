@@ -63,7 +63,8 @@ def render(report: Report, view: View) -> str:
     _folded(sheet, "Follows from a cause that these inputs do not show:", plan.orphans)
     _folded(sheet, "Signs of it:" if plan.stories else "Signs of trouble:", plan.symptoms)
     _folded(sheet, "Worth knowing:", plan.notes)
-    _not_evaluated(sheet, plan.gaps)
+    if not words.nothing_read(report):  # why is all there is to say
+        _not_evaluated(sheet, plan.gaps)
     _issues(sheet, plan)
     _foot(sheet, report, plan)
     return sheet.text()
@@ -236,10 +237,11 @@ def _short_place(sheet: Sheet, where: Place) -> str:
 
 def _nothing_found(sheet: Sheet, report: Report, plan: outline.Outline) -> None:
     rest = " Nothing above a note was found." if plan.notes else ""
-    sheet.para((words.nothing(report), "head"), f" in {words.sources(report, sheet.view.base)}.{rest}")
+    what, of = words.nothing(report)
+    sheet.para((what, "head"), f" {of} {words.sources(report, sheet.view.base)}.{rest}")
     for row in plan.unknown:
         sheet.para(words.unknown(row, sheet.view.base))
-    if plan.incomplete:
+    if plan.incomplete and not words.nothing_read(report):
         sheet.para("Part of the input could not be read, so this is not the whole run.")
 
 
@@ -258,7 +260,7 @@ def _not_evaluated(sheet: Sheet, gaps: list[outline.Gap]) -> None:
 
 
 def _issues(sheet: Sheet, plan: outline.Outline) -> None:
-    rows = [f.message for f in plan.inputs] + [words.issue(row, sheet.view.base) for row in plan.issues]
+    rows = [words.unread(f) for f in plan.inputs] + [words.issue(row, sheet.view.base) for row in plan.issues]
     if not rows:
         return
     sheet.gap()

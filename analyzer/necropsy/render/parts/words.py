@@ -217,6 +217,25 @@ def tally(findings: Sequence[Finding]) -> str:
     return ", ".join(f"{n:,} fatal" if label == "fatal" else plural(n, label) for label, n in counts.items())
 
 
-def nothing(report: Report) -> str:
-    """What to say where no rule spoke: a trace is of a run that went on, and slow at worst."""
-    return "No problem found" if report.steps else "No failure found"
+def unread(found: Finding) -> str:
+    """What is the matter with an input, and what to do first."""
+    first = next(iter(found.fixes), None)
+    if first is None:
+        return found.message
+    return f"{found.message} {first.title}{f' ({first.command})' if first.command else ''}."
+
+
+def nothing(report: Report) -> tuple[str, str]:
+    """What to say where no rule spoke, and the word before the inputs.
+
+    A trace is of a run that went on, and slow at worst. Where no input could be read, findings tell why.
+    """
+    if nothing_read(report):
+        return "Nothing was read", "from"
+    return ("No problem found" if report.steps else "No failure found"), "in"
+
+
+def nothing_read(report: Report) -> bool:
+    """Whether no input could be read, as findings about the inputs tell."""
+    about = [f.rule.startswith("INP") for f in report.findings]
+    return bool(about) and all(about) and not any(row.records for row in report.inputs)

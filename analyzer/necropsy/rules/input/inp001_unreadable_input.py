@@ -43,16 +43,14 @@ _STRANGE: Final = Fix(
     "Do not unpickle it with other tools before you know who wrote it; take torch's own dump of that rank",
     "investigate",
 )
-_SAYS: Final = {
+_EXPORT: Final = "ncu --import FILE --page raw --csv"
+_SAYS: Final[dict[str, tuple[str, *tuple[Fix, ...]]]] = {
     "source/unreadable": ("could not be read", _COPY),
     "source/corrupt": ("could not be read to its end", _COPY),
     "ncu/no-reader": (
         "is an Nsight Compute report, which needs the extra ncu (NVIDIA's ncu-report), and was not read",
-        Fix(
-            "Install the extra; or export the report with ncu itself: ncu --import FILE --page raw --csv",
-            "command",
-            command="pip install 'necropsy[ncu]'",
-        ),
+        Fix("Install the extra", "command", command="pip install 'necropsy[ncu]'"),
+        Fix("Or export the report with ncu itself, and give that", "command", command=_EXPORT),
     ),
     "ncu/undecodable": ("is an Nsight Compute report that NVIDIA's reader could not read", _NCU),
     "ncu/damaged": ("is a damaged Nsight Compute report", _NCU),
@@ -62,7 +60,7 @@ _SAYS: Final = {
     ),
     "ncu/lost": (
         "is an Nsight Compute report of which launches could not be read",
-        Fix("Export them with ncu itself, and give that", "command", command="ncu --import FILE --page raw --csv"),
+        Fix("Export them with ncu itself, and give that", "command", command=_EXPORT),
     ),
     "flight/damaged": ("is a damaged flight-recorder dump, of which only the beginning was read", _DUMP),
     "flight/no-dump": ("has keys of a flight-recorder dump, but is none", _DUMP),
@@ -76,13 +74,13 @@ def check(issues: ReadingIssues) -> Iterator[Finding]:
     for i in issues:
         if i.kind not in _SAYS:
             continue
-        what, fix = _SAYS[i.kind]
+        what, *fixes = _SAYS[i.kind]
         detail = f": {i.detail}" if i.detail else ""
         yield Finding(
             message=f"{i.input} {what}{detail}.",
             anchor=i.first or Anchor(i.input, 0, 0, 1),
             severity=Severity.WARNING,
             role=Role.SYMPTOM,
-            fixes=(fix,),
+            fixes=tuple(fixes),
             event=f"{i.kind}@{i.input}",
         )
