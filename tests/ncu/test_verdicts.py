@@ -95,6 +95,16 @@ def test_estimates_of_one_unit_are_never_the_kernels() -> None:
     assert story.estimate([r for r in rules.rows if r.rule == "A"]) is None
 
 
+@pytest.mark.parametrize(("ours", "cost"), [(None, 25_000), (0.1, 10_000), (0.5, 25_000), (0.0, 0)])
+def test_a_cost_is_the_lower_of_two_estimates(ours: float | None, cost: int) -> None:
+    """Nothing to gain by our own estimate is an estimate, too."""
+    group, rules = tables({}, RuleResult("A", "S", "OPT", "x", "warps wait", 25.0, "global"))
+    found = story.tell(
+        "KRN001", group, "m", story.Weight(), beside=(None, None), gain=ours, heard=rules.of(group.row.seq)
+    )
+    assert found.cost.ns == cost
+
+
 def test_what_was_not_collected_is_not_zero() -> None:
     bare = row({})
     assert figures.latency_bound(bare) is None

@@ -108,7 +108,7 @@ def tell(
     note: bool = False,
     **more: Any,
 ) -> Finding:
-    """The finding: its weight by what could be gained, its cost by NVIDIA's estimate where there is one.
+    """The finding: its weight by what could be gained, its cost by the lower of that and NVIDIA's estimate.
 
     `gain` is this rule's own estimate (0 to 1), so that a report and its export weigh the same. A trace that shows the
     same kernel tells what it is a part of: the steps' time, and not just what was profiled.
@@ -134,7 +134,7 @@ def tell(
         group,
         message,
         Severity.WARNING if worth and not note else Severity.NOTE,
-        gain=mine if theirs is None else min(theirs, mine or theirs),
+        gain=min((g for g in (mine, theirs) if g is not None), default=None),
         places=where,
         seen=seen,
         facts=facts,
