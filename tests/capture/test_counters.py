@@ -73,6 +73,14 @@ def test_a_name_that_was_not_demangled_is_chosen_as_ncu_knows_it() -> None:
     assert not any(name.startswith("_Z") for name in choice.functions)
 
 
+def test_what_a_tuner_tries_decides_nothing() -> None:
+    """Inductor's tuner launched two functions more than a thousand times; the program has 18 launches."""
+    choice = counters.choose(INCIDENTS / "captured-kernels")
+    assert choice is not None
+    assert choice.functions[0].startswith("sm80_xmma_gemm_f32f32")
+    assert (len(choice.functions), choice.launches, choice.first) == (9, 18, None)
+
+
 def test_without_a_gpu_nothing_is_chosen(tmp_path: Path) -> None:
     assert counters.choose(tmp_path) is None
 
