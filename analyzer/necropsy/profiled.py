@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Final
 from necropsy.evidence import Evidence
 from necropsy.evidence.inductor_kernels import InductorKernels
 from necropsy.evidence.ncu_kernels import NcuKernels
+from necropsy.evidence.sources import Sources
 from necropsy.evidence.traces import Traces
 from necropsy.ncu.claim import kernel_name
 from necropsy.ncu.figures import ACHIEVED, compute, feeds_tensor_cores, latency_bound, limiter, memory
 from necropsy.ncu.groups import groups
 from necropsy.ncu.lines import places
 from necropsy.ncu.roofline import roofline
+from necropsy.provenance.resolvers.statements import Resolver
 from necropsy.report import KernelSummary, RooflinePosition
 
 if TYPE_CHECKING:
     from necropsy.evidence.ncu_kernels import NcuKernel
+    from necropsy.finding import Place
     from necropsy.ncu.groups import Group
 
 MOST: Final = 50  # of one input
@@ -32,19 +35,20 @@ def profiled(evidence: Evidence) -> list[KernelSummary]:
     if not kernels.rows:
         return []
     beside = tuple(evidence.get(t) if evidence.covers(t) else None for t in (InductorKernels, Traces))
+    resolver = Resolver(evidence.get(Sources).tree)
     counted: dict[str, int] = {}
     found = []
     for group in groups(kernels):
         name = group.row.anchor.input
         counted[name] = counted.get(name, 0) + 1
         if group.ns is not None and counted[name] <= MOST:
-            found.append(_summary(group, *beside))  # type: ignore[arg-type]
+            told = next(iter(places(group, *beside)), None)  # type: ignore[arg-type]
+            found.append(_summary(group, told and next(iter(resolver.lines(told)), told)))
     return found
 
 
-def _summary(group: Group, inductor: InductorKernels | None, traces: Traces | None) -> KernelSummary:
+def _summary(group: Group, place: Place | None) -> KernelSummary:
     row = group.row
-    place = next(iter(places(group, inductor, traces)), None)
     told = {
         "compute": compute(row),
         "memory": memory(row),

@@ -136,6 +136,7 @@ def test_the_window_is_one_step_and_the_job_ends_behind_it(
     folder = tmp_path / "run" / "ncu"
     assert not list(folder.glob("output.log*"))
     assert not (folder / "kernels.ncu-rep").exists()
+    assert not (folder / counters.OVER).exists()  # an input without bytes to whoever reads the folder
     options = json.loads(lzma.decompress((folder / "kernels.ncu-rep.xz").read_bytes()))
     assert [options[i + 1] for i, word in enumerate(options) if word == "--section"] == ["SpeedOfLight", "LaunchStats"]
     (process,) = folder.glob("process-*.json")
@@ -168,7 +169,7 @@ def test_other_ranks_wait_for_the_profiled_one(tmp_path: Path) -> None:
     job = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=environment, stdout=subprocess.PIPE)
     with pytest.raises(subprocess.TimeoutExpired):
         job.wait(1.5)
-    (tmp_path / "window-over").touch()
+    (tmp_path / counters.OVER).touch()
     out, _ = job.communicate(timeout=30)
     assert (job.returncode, out) == (0, b"")
 

@@ -91,3 +91,34 @@ def test_alignment_and_short_names() -> None:
     assert k.short("void at::native::(anonymous namespace)::softmax_warp_forward<float, 11>(float*)") == (
         "softmax_warp_forward<float, 11>(float*)"
     )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [
+        (
+            "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(T3)",
+            "MeanOps",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, "
+            "at::native::binary_internal::MulFunctor<float>>>(int, T2)",
+            "MulFunctor",
+        ),
+        (
+            "void at::native::<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::TensorListMetadata<1>, "
+            "at::native::LpNormFunctor<float>>(T1, T2)",
+            "LpNormFunctor",
+        ),
+        ("void mine::scan<float, 128>(float *)", ""),
+    ],
+)
+def test_what_a_template_computes(kernel: str, told: str) -> None:
+    function = kernel[: kernel.index("_kernel<") + 7].rpartition("::")[2] if "_kernel<" in kernel else "scan"
+    assert k.telling(kernel, function, 80) == (f"{function}<{told}>" if told else function)
+
+
+def test_a_name_that_says_nothing_gives_way_to_its_template() -> None:
+    kernel = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1::Params)"
+    assert k.telling(kernel, "Kernel2", 60) == "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1"
+    assert k.telling(kernel, "Kernel2", 20) == "Kernel2"

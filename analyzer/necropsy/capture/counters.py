@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 REPORT: Final = "kernels.ncu-rep"
 LOG: Final = "ncu.log"
+OVER: Final = "window-over"  # what the profiled rank leaves for the others (collectors/ncu.py)
 STEPS: Final = 1  # profiled
 MOST_TIME: Final = 0.9  # of the kernels' time is what the chosen functions must have,
 MOST_FUNCTIONS: Final = 12  # or they are so many, or the next has less than

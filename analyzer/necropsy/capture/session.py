@@ -85,6 +85,7 @@ class Session:
         finally:
             os.close(nowhere)
         self._manifest.ended(COUNTERS.name, COUNTERS.folder, ended)
+        (where / counters.OVER).unlink(missing_ok=True)
         if not (where / counters.REPORT).exists():
             return (
                 counters.trouble(where) or ended.trouble or f"ncu ended with status {ended.status} and wrote no report"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from necropsy.finding import MAX_PLACES, Cost, Finding, Place, Severity
-from necropsy.trace.kernelnames import short
+from necropsy.trace.kernelnames import short, telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,10 +68,12 @@ def _warmup(group: Group) -> str:
 
 
 def kernel_name(group: Group, most: int = 60) -> str:
-    """The kernel's name for a sentence: without arguments, and with its template if that fits."""
+    """The kernel's name for a sentence: without arguments, and with its template, or what that computes, if it fits."""
     name = short(_without_arguments(group.row.kernel), 400)
-    function = group.row.function
-    return name if len(name) <= most else function if len(function) <= most else function[: most - 3] + "..."
+    if len(name) <= most:
+        return name
+    function = telling(group.row.kernel, group.row.function, most)
+    return function if len(function) <= most else function[: most - 3] + "..."
 
 
 def _without_arguments(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from necropsy.finding import MAX_PLACES, Place
+from necropsy.finding import MAX_PLACES, Place, Rests
 from necropsy.ncu.traced import sites
 from necropsy.provenance.frames import is_library
 
@@ -74,5 +74,14 @@ def _traced(row: NcuKernel, traces: Traces) -> tuple[Place, ...]:
         found = sites(profile, row)
         places = [site.place for site in found if site.place is not None]
         if found and len(places) == len(found) <= MOST:
-            return tuple(replace(p, how=TRACE) for p in places)
+            return tuple(replace(p, how=TRACE, rests=_where_it_runs(p.rests)) for p in places)
     return ()
+
+
+def _where_it_runs(rests: Rests) -> Rests:
+    """What a verdict on a kernel claims is the line that launches it, wherever the remedy stands."""
+    from necropsy.trace.profile import Moments
+
+    if not isinstance(rests, Moments):
+        return rests
+    return Moments(rests.profile, rests.frames, rests.times, rests.ns, True, rests.kernels)

@@ -36,6 +36,13 @@ _LAYOUT: Final = re.compile(
     r"nchwToNhwc|nhwcToNchw|NCHWToNHWC|NHWCToNCHW|nchwToNc|convertTensor|tensorTransform|batched_transpose|SubTensorOp"
 )
 _ALIGN: Final = re.compile(r"_align(\d{1,9})(?!\d)")
+# What a template of torch computes, which its own name does not say (`reduce_kernel<512, 1, ReduceOp<float, MeanOps<`),
+# and a kernel of CUTLASS's, all of which are `Kernel2`. Not the classes that only bind one operand.
+_WITHIN: Final = re.compile(
+    r"\b(?!gpu_kernel|distribution_|[ABO]\w*?(?:Unary|Binary)Functor|[ABO]?(?:Unary|Binary)\w*Functor|opmath_)"
+    r"(cutlass_\d+_\w+|CUDAFunctor\w+|\w+(?:Functor|Ops|_functor|_kernel_cuda|_kernel_impl|_kernel|KernelImpl))\b"
+)
+_EMPTY: Final = frozenset(("Kernel", "Kernel2", "device_kernel"))  # of CUTLASS: the template alone tells
 _NAMESPACES: Final = re.compile(r"\b(?:at|c10|native|std|__detail|cuda|detail|cub|thrust)::|\(anonymous namespace\)::")
 
 
@@ -105,3 +112,13 @@ def short(name: str, most: int = 72) -> str:
     if len(head) <= most:
         return head
     return head[: most - 3] + "..."
+
+
+def telling(kernel: str, function: str, most: int) -> str:
+    """The function's name with what its template computes, if that is told and fits: `reduce_kernel<MeanOps>`."""
+    start = kernel.find(f"{function}<")
+    within = _WITHIN.search(kernel, start + len(function) + 1) if start >= 0 else None
+    if within is None:
+        return function
+    name = within[1] if function in _EMPTY else f"{function}<{within[1]}>"
+    return name if len(name) <= most else function

@@ -77,7 +77,7 @@ _FORMS: Final = (
 )
 _KINDS: Final = tuple((kind, lazily(form)) for kind, form in _FORMS)
 _DEVICE: Final = lazily(r"\b(?:target )?device (\d+)")
-_METRIC: Final = lazily(r"[a-z]\w*__[\w.]+|group:\w+")
+_METRIC: Final = lazily(r"[a-z]\w*__[\w.]*\w|group:\w+")
 _QUOTED: Final = re.compile(r"[\"'`]\s*(?:==|ERR_NV|No kernels)")
 
 

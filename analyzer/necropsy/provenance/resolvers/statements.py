@@ -69,7 +69,7 @@ class Resolver:
         """A finding with the lines of its places; the first place decides how sure it is."""
         places: list[Place] = []
         for place in f.code:
-            lines = self._lines(place)
+            lines = self.lines(place)
             # Of further functions only what is one line is told; what else they do is not the claim.
             places += lines if place is f.code[0] or len(lines) == 1 else [replace(place, rests=PLAIN)]
         code = tuple(dict.fromkeys(places))[:MAX_PLACES]
@@ -78,7 +78,8 @@ class Resolver:
             sure = Confidence.LIKELY
         return replace(f, code=code, confidence=sure)
 
-    def _lines(self, place: Place) -> list[Place]:
+    def lines(self, place: Place) -> list[Place]:
+        """The lines of a place, the heaviest first; itself where nothing tells them."""
         from necropsy.trace.profile import Moments
 
         rests = place.rests

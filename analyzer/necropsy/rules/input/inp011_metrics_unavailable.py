@@ -16,7 +16,8 @@ How to fix
     of this architecture.
 
 Limits
-    Which of them a rule would have needed is said by the rule.
+    Which of them a rule would have needed is said by the rule. Beside the report nothing is said where
+    no rule reads any of them.
 
 References
     - https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#metrics-reference
@@ -26,15 +27,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from necropsy_parsers.ncu.metrics import WANTED
+
 from necropsy.claim import from_record
+from necropsy.evidence.ncu_kernels import NcuKernels
 from necropsy.evidence.ncu_notices import NcuNotices
 from necropsy.finding import Finding, Fix, Role, Severity
 from necropsy.rule import rule
 
 
 @rule("INP011", "metrics-unavailable", Severity.NOTE)
-def check(notices: NcuNotices) -> Iterator[Finding]:
-    """One note an input."""
+def check(notices: NcuNotices, kernels: NcuKernels | None) -> Iterator[Finding]:
+    """One note an input; none where a report is read that lacks nothing by it."""
     by_input: dict[str, list[str]] = {}
     for n in notices:
         if n.kind == "metrics":
@@ -43,12 +47,16 @@ def check(notices: NcuNotices) -> Iterator[Finding]:
         if n.kind != "metrics" or n.anchor.input not in by_input:
             continue
         names = list(dict.fromkeys(by_input.pop(n.anchor.input)))
+        unread = bool(names) and not any(WANTED.match(name) for name in names)
+        if unread and kernels is not None and len(kernels):
+            continue
         units = sorted({name.partition("__")[0] for name in names})
         count = f"{len(names)} metric{'s' * (len(names) != 1)}" if names else "Metrics"
         of = f" (of {', '.join(units[:4])})" if units else ""
+        then = "no rule reads them" if unread else "what needs them is not evaluated"
         yield from_record(
             n,
-            f"{count}{of} could not be collected on this GPU: what needs them is not evaluated.",
+            f"{count}{of} could not be collected on this GPU: {then}.",
             Severity.NOTE,
             role=Role.SYMPTOM,
             facts={"metrics": names[:10]} if names else {},
