@@ -150,3 +150,9 @@ def test_names_keep_head_and_tail(room: int, ellipsis: str, shown: str) -> None:
     found = fitted("triton_poi_fused_relu_17", room, ellipsis)
     assert len(found) <= room
     assert found == shown
+
+
+def test_of_a_long_template_what_it_computes_is_kept() -> None:
+    assert fitted("reduce_kernel<MeanOps>", 22, "…") == "reduce_kernel<MeanOps>"
+    assert fitted("reduce_kernel<MeanOps>", 21, "…") == "MeanOps"
+    assert fitted("elementwise_kernel<direct_copy_kernel_cuda>", 19, "…") == "direct_co…rnel_cuda"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
@@ -78,8 +79,10 @@ def _row(row: KernelSummary, alike: bool) -> Row:
 
 
 def fitted(name: str, room: int, ellipsis: str) -> str:
-    """The name in `room` letters: of a long one head and tail, since kernels of one program differ at their ends."""
+    """The name in `room` letters: of a long one what its template computes, or head and tail, where they differ."""
     if len(name) <= room:
         return name
+    if within := re.fullmatch(r"\w+<(\w+)>", name):  # `reduce_kernel<MeanOps>`
+        return fitted(within[1], room, ellipsis)
     tail = min(_TAIL, (room - len(ellipsis)) // 2)
     return name[: room - len(ellipsis) - tail] + ellipsis + name[len(name) - tail :]
