@@ -62,6 +62,13 @@ _TYPE: Final = re.compile(
 )
 _DYNAMIC: Final = re.compile(r"(?:N/A|not available) due to dynamic shapes", re.I)
 _PLAIN: Final = re.compile(r"(?P<type>[A-Za-z][A-Za-z0-9]*)\((?P<strides>[\d,:]*)\)")
+# The descriptions that most layers have; to load the grammar takes longer than to read a log of some megabytes.
+_COMMON: Final = re.compile(
+    r"(?:(?P<linear>row major(?: linear)?)|(?P<planar>channel major)|(?P<word>[a-z]+(?:-[a-z]+)?) wide channel"
+    r" vectorized row major)(?: (?P<type>float|half|int(?:8|32|64)|fp(?:32|16|8)|bf16|bool))?(?: format)?"
+    r"(?P<where> where channel % (?P<multiple>[1-9]\d{0,2}) == 0)?",
+    re.I,
+)
 _KIND: Final = re.compile(r"\((?P<kind>[A-Za-z][\w/]*)\) ")  # what 10.x and later put before the words
 _KINDS: Final = {"Linear": "CHW", "NHWC": "HWC", "NDHWC": "DHWC", "Transposed": "transposed", "Arbitrary": "strided"}
 _DLA: Final = re.compile(r"\bDLA\b|column stride")
@@ -103,6 +110,12 @@ def parse(text: str, dtype: str = "") -> TensorFormat:
     if (m := _PLAIN.fullmatch(raw)) is not None and dtype_of(m["type"]):  # by far the most in a log
         pairs = [part.partition(":") for part in m["strides"].split(",")] if m["strides"] else []
         return _strided(raw, dtype_of(m["type"]), [(a, natural(b or "1")) for a, _, b in pairs])
+    if (m := _COMMON.fullmatch(raw)) is not None and (not m["word"] or m["word"].lower() in _WORDS):
+        kind = "linear" if m["linear"] else "planar" if m["planar"] else "wide"
+        pack = natural(m["multiple"] or "0") or _WORDS.get((m["word"] or "").lower(), 0)
+        return TensorFormat(
+            raw, known or dtype_of(m["type"] or ""), _layout(kind, pack, False, m["where"] or "", ""), max(pack, 1)
+        )
     loose = _TYPE.search(raw)
     fallback = TensorFormat(raw[:MAX_LENGTH], known or (dtype_of(loose[1]) if loose else ""))
     if _DYNAMIC.search(raw):

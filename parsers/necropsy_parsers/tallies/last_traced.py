@@ -29,6 +29,7 @@ MAX_BYTES: Final = 0
 READS: Final = (Reads("trace_source", "2.1", "the line traced last, where the log of the process ends there"),)
 NEAR: Final = 64 * 1024  # bytes behind a line up to which the log may still end there: launchers tell of the death
 KEPT: Final = 64  # lines kept of a process: those of libraries that it went through, and the program's before them
+_BEHIND: Final = 3 * NEAR  # bytes that are looked at: a line that near to the end, and those before it
 _MARK: Final = b"TRACE starts_line "
 _LINE: Final = re.compile(
     rb"^(?P<head>[^\n]{0,300}?)__trace_source(?:\]|: \[\w+\]) TRACE starts_line "
@@ -53,15 +54,26 @@ class _Process(Struct):
 
 
 class Tally:
-    """Keeps the lines at the end of what it was fed."""
+    """Keeps the last chunks that it was fed, and looks at their lines when no more come."""
 
     def __init__(self, name: str, first_seq: int) -> None:
         self._name = name
         self._seq = first_seq
         self._processes: dict[tuple[int | None, int | None], _Process] = {}
         self._end = 0
+        self._chunks: list[tuple[bytes, int, int]] = []
 
     def feed(self, chunk: bytes, start: int, line: int) -> None:
+        """Keep a chunk for as long as what it holds may be the last of a process."""
+        self._chunks.append((chunk, start, line))
+        behind = 0
+        for n in range(len(self._chunks) - 1, 0, -1):
+            behind += len(self._chunks[n][0])
+            if behind > _BEHIND:
+                del self._chunks[:n]
+                return
+
+    def _read(self, chunk: bytes, start: int, line: int) -> None:
         """Take the last lines of a chunk."""
         self._end = start + len(chunk)
         last = chunk.rfind(_MARK, max(0, len(chunk) - NEAR))
@@ -98,6 +110,8 @@ class Tally:
 
     def records(self) -> Iterator[Record]:
         """One record a process."""
+        for chunk, start, line in self._chunks:
+            self._read(chunk, start, line)
         for p in self._processes.values():
             if not p.closed and self._end - p.anchor.end <= NEAR:
                 yield LastTraced(p.anchor, tuple(p.frames), origin=p.origin, seq=self._seq + p.anchor.start)

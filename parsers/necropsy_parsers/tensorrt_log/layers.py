@@ -23,23 +23,17 @@ from necropsy_parsers.tensorrt.records import EngineLayer, EngineTensor, nodes_o
 _LINE: Final = re.compile(r"Layer\((?P<type>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>\S+?),(?: (?P<tensors>.*))?$")
 _TENSOR: Final = re.compile(r"(?P<name>\S.*?) ?[(\[](?P<type>[A-Z]\w*)[(\[](?P<dims>[^\])]*)[\])][)\]](?:, |$)")
 _NAME: Final = re.compile(r"Name: (?P<name>.*?), LayerType: (?P<type>\w*)(?:, |$)")
-_LIST: Final = re.compile(r"(?:^|, )(?P<what>Inputs|Outputs|Constants): \[(?P<items>(?=\])|.*?\}(?=\]))")
+# The lists of a description, a thousand characters long, are searched with patterns that begin with words and run on
+# to the next comma or brace: `.*?` asks at each character.
+_LIST: Final = re.compile(r", (Inputs|Outputs|Constants): \[(?:(?=\])|[^}]*(?:\}(?!\])[^}]*)*\}(?=\]))")
 _ITEM: Final = re.compile(
-    r"\{ Name: (?P<name>.*?)(?P<rest>, (?:Location|Dimensions|Strides|Datatype|Format)\b.*?) ?\}(?:, |$)"
+    r"\{ Name: ([^,]*(?:,(?! (?:Location|Dimensions|Strides|Datatype|Format)\b)[^,]*)*)"
+    r"(, (?:Location|Dimensions|Strides|Datatype|Format)\b[^}]*(?:\}(?!, |$)[^}]*)*)\}(?:, |$)"
 )
 _VECTORS: Final = {2: "CHW2", 4: "CHW4", 8: "HWC8", 32: "CHW32"}  # 16: CHW16 or HWC16
 _PRINTED: Final = re.compile(r"[A-Za-z]\w*\([^()]*(?:\([^()]*\)[^()]*)*\)")  # strides may be expressions
-_FIELD: Final = {
-    "dims": re.compile(r", Dimensions: \[([^\]]*)\]"),
-    "both": re.compile(r", Format/Datatype: ([^,}]*)"),
-    "dtype": re.compile(r", Data[Tt]ype: ([^,}]*)"),
-    "format": re.compile(r", Format: ([^,}]*)"),
-}
-_TACTIC_NAME: Final = re.compile(r", TacticName: ([^,]*)")
-_TACTIC_VALUE: Final = re.compile(r", TacticValue: ([^,]*)")
-_METADATA: Final = re.compile(r", Metadata: (.*)$")
-_STREAM: Final = re.compile(r", StreamId: (\d+)")
-_ORIGIN: Final = re.compile(r", Origin: (\w+)")
+_STREAM: Final = re.compile(r"\d+")
+_ORIGIN: Final = re.compile(r"\w+")
 
 
 def is_layer(text: str) -> bool:
@@ -56,12 +50,14 @@ def layer(text: str, engine: str, index: int, anchor: Anchor, seq: int) -> Engin
             nodes=nodes_of(m["name"]), detail="line", seq=seq,
         )  # fmt: skip
     if (m := _NAME.match(text)) is not None:
-        lists = {found["what"]: _items(found["items"]) for found in _LIST.finditer(text, m.start("type"))}
-        metadata, stream = _first(_METADATA, text), _first(_STREAM, text)
+        lists = {found[1]: _items(text, *found.span()) for found in _LIST.finditer(text, m.end("type"))}
+        metadata = _told(text, ", Metadata: ", end="")
+        origin, stream = _ORIGIN.match(_told(text, ", Origin: ")), _STREAM.match(_told(text, ", StreamId: "))
         return EngineLayer(
             anchor, engine, index, m["name"], m["type"], lists.get("Inputs", ()), lists.get("Outputs", ()),
-            lists.get("Constants", ()), reformat_origin=_first(_ORIGIN, text), tactic=_first(_TACTIC_NAME, text),
-            tactic_value=_first(_TACTIC_VALUE, text), stream=whole(stream), metadata=metadata,
+            lists.get("Constants", ()), reformat_origin=origin[0] if origin else "",
+            tactic=_told(text, ", TacticName: "), tactic_value=_told(text, ", TacticValue: "),
+            stream=whole(stream[0]) if stream else None, metadata=metadata,
             nodes=nodes_of(m["name"], metadata), detail="full", seq=seq,
         )  # fmt: skip
     return None
@@ -99,6 +95,7 @@ def _typed(kind: str, printed: str) -> tuple[tuple[int, ...], tensor_format.Tens
     return dims, tensor_format.TensorFormat(f"{kind}[{printed}]", dtype, _VECTORS.get(pack, flat), pack)
 
 
+@lru_cache(maxsize=4096)
 def _dims(text: str) -> tuple[tuple[int, ...], int]:
     dims, pack = [], 1
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -109,18 +106,24 @@ def _dims(text: str) -> tuple[tuple[int, ...], int]:
     return tuple(dims), pack
 
 
-def _items(text: str) -> tuple[EngineTensor, ...]:
-    return tuple(EngineTensor(m["name"], *_described(m["rest"])) for m in _ITEM.finditer(text))
+def _items(text: str, start: int, end: int) -> tuple[EngineTensor, ...]:
+    return tuple([EngineTensor(m[1], *_described(m[2])) for m in _ITEM.finditer(text, start, end)])
 
 
 @lru_cache(maxsize=4096)
 def _described(rest: str) -> tuple[tuple[int, ...], tensor_format.TensorFormat]:
-    dims, _ = _dims(_first(_FIELD["dims"], rest))
-    both = _first(_FIELD["both"], rest)
-    told = both or _first(_FIELD["format"], rest)
-    return dims, tensor_format.parse(told, "" if both else _first(_FIELD["dtype"], rest))
+    dims, _ = _dims(_told(rest, ", Dimensions: [", end="]"))
+    both = _told(rest, ", Format/Datatype: ")
+    told = both or _told(rest, ", Format: ")
+    dtype = "" if both else _told(rest, ", Datatype: ") or _told(rest, ", DataType: ")
+    return dims, tensor_format.parse(told, dtype)
 
 
-def _first(pattern: re.Pattern[str], text: str) -> str:
-    m = pattern.search(text)
-    return m[1].strip() if m is not None else ""
+def _told(text: str, what: str, end: str = ",") -> str:
+    """What stands behind the first `what`, up to `end`; "" where it is missing."""
+    at = text.find(what)
+    if at < 0:
+        return ""
+    at += len(what)
+    stop = text.find(end, at) if end else -1
+    return text[at : stop if stop >= 0 else len(text)].strip()
