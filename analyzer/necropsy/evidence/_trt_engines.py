@@ -121,9 +121,11 @@ def engines(
         view.engine = records.get(view.key)
     views = _once(views)
     _timed(views, profiles)
+    beside: dict[str, list[EngineSummary]] = defaultdict(list)
+    for summary in summaries:
+        beside[_folder(summary.anchor.input)].append(summary)
     for view in views:
-        here = _folder(view.key)
-        view.summaries = [s for s in summaries if _folder(s.anchor.input) == here or len(views) == 1]
+        view.summaries = list(summaries) if len(views) == 1 else list(beside[_folder(view.key)])
         view.writers, view.readers = _edges([t.layer for t in view.layers])
     for view, label in zip(views, _labels([v.key for v in views]), strict=True):
         view.label = label
@@ -133,16 +135,18 @@ def engines(
 def _once(views: list[EngineView]) -> list[EngineView]:
     """Without engines that another input tells better: a log's lines beside the JSON of the same build."""
     kept: list[EngineView] = []
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)  # places in `kept` by the names of all layers
     for view in views:
-        names = [t.layer.name for t in view.layers]
-        twin = next((k for k in kept if [t.layer.name for t in k.layers] == names and _one_build(k, view)), None)
-        if twin is None:
+        same = alike[tuple(t.layer.name for t in view.layers)]
+        place = next((p for p in same if _one_build(kept[p], view)), None)
+        if place is None:
+            same.append(len(kept))
             kept.append(view)
             continue
+        twin = kept[place]
         better, other = sorted((twin, view), key=lambda v: -max(_DETAIL[t.layer.detail] for t in v.layers))
         merged = [_filled(a.layer, b.layer) for a, b in zip(better.layers, other.layers, strict=True)]
-        whole = EngineView(better.key, [TimedLayer(x) for x in merged], better.engine or other.engine)
-        kept[kept.index(twin)] = whole
+        kept[place] = EngineView(better.key, [TimedLayer(x) for x in merged], better.engine or other.engine)
     return kept
 
 

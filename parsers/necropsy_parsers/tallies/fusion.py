@@ -22,7 +22,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from necropsy_parsers.records import Anchor, Frame, Origin, Record
-from necropsy_parsers.tallies import places
+from necropsy_parsers.tallies import Found, places
 from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import frames_at, origin_of
 from necropsy_parsers.torch_artifacts import Reads
@@ -31,6 +31,7 @@ NAME: Final = "fusion"
 TITLE: Final = "Inductor's fusion log"
 _FUSION: Final = b"__fusion"
 LITERALS: Final = (_FUSION,)
+PLACED: Final = (_FUSION,)
 MAX_BYTES: Final = 0
 READS: Final = (
     Reads("fusion", "2.2", "refusals with reason, also of fusions measured as slower, pairs fused, graphs; stacks"),
@@ -125,6 +126,8 @@ class Tally:
     candidates stands before it, in this chunk or in the one before.
     """
 
+    found: Found = staticmethod(places)
+
     def __init__(self, name: str, first_seq: int) -> None:
         self._name = name
         self._seq = first_seq
@@ -138,7 +141,7 @@ class Tally:
         """Count the lines of a chunk."""
         self._line = line
         if self._refused < ONE_BY_ONE:
-            lines = (at for at in places(chunk, _FUSION) if not chunk.startswith(_CANDIDATE, at))
+            lines = (at for at in self.found(chunk, _FUSION) if not chunk.startswith(_CANDIDATE, at))
             for m in filter(None, (_LINE.match(chunk, at) for at in lines)):
                 if m.lastgroup == "reason":
                     self._refuse(chunk, m, start)

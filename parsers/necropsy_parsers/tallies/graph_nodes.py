@@ -16,7 +16,7 @@ from typing import Final
 
 from necropsy_parsers.numbers import natural
 from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Record
-from necropsy_parsers.tallies import places
+from necropsy_parsers.tallies import Found, places
 from necropsy_parsers.text.lines import lines_before
 from necropsy_parsers.text.torch_head import origin_of
 from necropsy_parsers.torch_artifacts import Reads
@@ -26,6 +26,7 @@ TITLE: Final = "Graphs after Inductor's passes"
 _GRAPH: Final = b"__post_grad_graphs"
 _ORIGINS: Final = b"'origins="
 LITERALS: Final = (_GRAPH,)
+PLACED: Final = (_GRAPH,)
 ALSO: Final = (_ORIGINS,)
 MAX_BYTES: Final = 0
 READS: Final = (Reads("post_grad_graphs", "2.2", "the line of the program of each node, for refused fusions"),)
@@ -57,6 +58,8 @@ class Tally:
     does not they are dropped.
     """
 
+    found: Found = staticmethod(places)
+
     def __init__(self, name: str, first_seq: int) -> None:
         self._name = name
         self._seq = first_seq
@@ -70,7 +73,7 @@ class Tally:
     def feed(self, chunk: bytes, start: int, line: int) -> None:
         """Take the nodes of a chunk."""
         if self._waiting is None:
-            self._read(chunk, start, line)
+            self._read(chunk, start, line, self.found)
             return
         if self._first < 0:
             self._first = start
@@ -81,14 +84,14 @@ class Tally:
         if _ORIGINS in chunk:
             waiting, self._waiting = self._waiting, None
             for held in waiting:
-                self._read(*held)
+                self._read(*held, places)
 
-    def _read(self, chunk: bytes, start: int, line: int) -> None:
+    def _read(self, chunk: bytes, start: int, line: int, found: Found) -> None:
         if len(self._nodes) >= MAX_NODES:
             return
         head, origin = b"", UNKNOWN
         who: tuple[object, ...] = ()
-        for m in filter(None, (_LINE.match(chunk, position) for position in places(chunk, _GRAPH))):
+        for m in filter(None, (_LINE.match(chunk, position) for position in found(chunk, _GRAPH))):
             begin = chunk.rfind(b"\n", 0, m.start()) + 1
             if chunk[begin : m.start()] != head:  # the lines of a graph have one
                 head = chunk[begin : m.start()]

@@ -71,6 +71,13 @@ def begins(b: Open, starts: str) -> bool:
     return bool(starts == "builder" and b.over and not tool) or bool(starts == "cache" and b.cached and not tool)
 
 
+def tells_again(b: Open, line: bytes) -> bool:
+    """Whether a line only says once more that the network of `b` holds nodes that quantize."""
+    if "quantized" not in b.told or b"\x1b" in line or line.count(b"[TRT") > 1 or line.count(b"] [") > 1:
+        return False
+    return _OF_NODE.search(line) is not None
+
+
 def flags_of(command: str) -> dict[str, str]:
     """Options of a command line: name -> value, "" of a switch."""
     return {m[1]: m[2] or "" for m in _FLAG.finditer(command)}
@@ -199,6 +206,9 @@ _LAST: Final = (
     r"&&&& (?P<outcome>PASSED|FAILED) (?P<tool>[\w.]+)(?: \[TensorRT v(?P<version>\d+)\](?: \[\w+\])?)?"
     r" ?(?:# ?(?P<command>.*))?"
 )
+QUANTIZED_LITERAL: Final = "[QuantizeLinear]"
+# What the parser says of each such node, a dozen lines of one head.
+_OF_NODE: Final = re.compile(rb"[Pp]arsing node: |\[QuantizeLinear\] (?:in|out)puts: ")
 _SECONDS: Final = r"(?P<value>[\d.]+) sec"
 FACTS: Final = (
     _fact("&&&& RUNNING", _LAST.replace("PASSED|FAILED", "RUNNING"), _tool, "always"),
@@ -227,7 +237,7 @@ FACTS: Final = (
     _fact("Finished engine building in ", rf"Finished engine building in {_SECONDS}", _finished),  # Polygraphy
     _fact("Total time of building ", r"\[TRT-LLM\] \[I\] Total time of building [^\n]*?(?P<value>)$", _finished),
     _fact("Flags             ", r"^\s*Flags +\| \[(?P<flags>[\w, ]*)\]", _polygraphy),
-    _fact("[QuantizeLinear]", r"Parsing node: .*\[QuantizeLinear\]", _flag("quantized")),
+    _fact(QUANTIZED_LITERAL, r"Parsing node: .*\[QuantizeLinear\]", _flag("quantized")),
     *(_fact(f"] {o}: ", rf"\] (?P<option>{re.escape(o)}): (?P<value>.*)", _option) for o in OPTIONS),
     _fact("hroughput: ", r"[Tt]hroughput: (?P<value>[\d.]+) qps", _measured("throughput"), measures=True),
     *(

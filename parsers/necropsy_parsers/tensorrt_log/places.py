@@ -55,25 +55,40 @@ class Stretch:
 
 
 class Gathered:
-    """Lines that do not stand together in the input: `begins` in the chunk, `offsets` in the input, and `numbers`."""
+    """Runs of lines that do not stand together in the input.
 
-    def __init__(self, begins: list[int], offsets: list[int], numbers: list[int]) -> None:
-        self._begins, self._offsets, self._numbers = begins, offsets, numbers
+    Of each run: where it begins in the chunk, its offset in the input, the number of its first line, and how many line
+    feeds of the chunk are before it.
+    """
+
+    def __init__(
+        self, chunk: bytes, begins: list[int], offsets: list[int], numbers: list[int], feeds: list[int]
+    ) -> None:
+        self._chunk, self._begins, self._offsets, self._numbers, self._feeds = chunk, begins, offsets, numbers, feeds
+        self._run, self._at, self._line = -1, 0, 0  # the place asked for last
 
     @property
     def lines(self) -> int:
         """Lines of the input up to the end of the chunk's last line."""
-        return self._numbers[-1] if self._numbers else 0
+        if not self._numbers:
+            return 0
+        return self._numbers[-1] + self._chunk.count(b"\n", self._begins[-1]) - 1
 
     def offset(self, position: int) -> int:
         """The byte offset in the input of a position in the chunk."""
-        line = bisect_right(self._begins, position) - 1
-        return self._offsets[line] + position - self._begins[line]
+        run = bisect_right(self._begins, position) - 1
+        return self._offsets[run] + position - self._begins[run]
 
     def number(self, position: int) -> int:
-        """The 1-based number of the line that begins at `position`."""
-        return self._numbers[bisect_right(self._begins, position) - 1]
+        """The 1-based number of the line that begins at `position`; counted on from the one asked for before."""
+        run = bisect_right(self._begins, position) - 1
+        if run != self._run or position < self._at:
+            self._run, self._at, self._line = run, self._begins[run], self._numbers[run]
+        self._line += self._chunk.count(b"\n", self._at, position)
+        self._at = position
+        return self._line
 
     def line(self, index: int) -> int:
         """The 1-based number of the line with `index` line feeds of the chunk before it."""
-        return self._numbers[index]
+        run = bisect_right(self._feeds, index) - 1
+        return self._numbers[run] + index - self._feeds[run]

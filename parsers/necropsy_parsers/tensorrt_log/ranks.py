@@ -31,13 +31,14 @@ _WHOLE: Final = 32 * 1024  # of shorter chunks every line is asked
 _MAX_WORDS: Final = 65536
 _NOBODY: Final[_Key] = (None, None, None)
 # What may tell the rank: a line's first brackets or first word, behind clocks.
-_FIRST: Final = re.compile(
+_HEAD: Final = (
     rb"(?:\[?\d{2,4}[-/]\d\d[-/]\d{2,4}[T -][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:out|err) [FP] )?){0,2}"
     rb"([\[(](?![^\])\n]{0,80}\d\d:\d\d)[^\])\n]{1,80}[\])](?:<\w{1,16}>)?:? ?(?:\[rank\d{1,5}\]: ?)?"
     rb"| {0,4}[\w.-]{1,64} ?[:|>] ?)"
 )
-
-
+_FIRST: Final = re.compile(_HEAD)
+# Lines behind the same head; what might be more of a head begins another run.
+_RUN: Final = re.compile(rb"(" + _HEAD + rb")[^\n]*\n(?:\1(?![ :<]|\[rank\d)[^\n]*\n)*")
 _CONTAINER: Final = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?")
 
 
@@ -72,9 +73,10 @@ class RankedReader:
     def _key(self, line: bytes, start: int) -> _Key:
         """Whose a line is, as its first word tells."""
         m = _FIRST.match(line)
-        if m is None:
-            return _NOBODY
-        word = m[1]
+        return _NOBODY if m is None else self._of_word(m[1], start)
+
+    def _of_word(self, word: bytes, start: int) -> _Key:
+        """Whose a line is that begins with that word."""
         key = self._keys.get(word)
         if key is None:
             if len(self._keys) >= _MAX_WORDS:
@@ -143,24 +145,28 @@ class RankedReader:
 
     def _gathered(self, chunk: bytes, start: int, line: int) -> dict[_Key, tuple[bytes, Gathered]]:
         """The lines of each rank."""
-        texts: dict[_Key, list[bytes]] = defaultdict(list)
-        offsets: dict[_Key, list[int]] = defaultdict(list)
-        numbers: dict[_Key, list[int]] = defaultdict(list)
-        at, last = start, self._last
-        lines = chunk.split(b"\n")
-        if not lines[-1]:
-            del lines[-1]
-        for number, text in enumerate(lines, line + 1):
-            key = self._key(text, at)
-            if key == _NOBODY and not begins(text[:80].decode("utf-8", "replace")):
-                key = last
-            texts[key].append(text)
-            offsets[key].append(at)
-            numbers[key].append(number)
-            at += len(text) + 1
-            last = key
+        gathered: dict[_Key, _Runs] = defaultdict(_Runs)
+        if not chunk.endswith(b"\n"):
+            chunk += b"\n"
+        at = begin = lines = 0
+        last, size = self._last, len(chunk)
+        while at < size:  # the longest runs of lines of one rank
+            m = _RUN.match(chunk, at)
+            key = _NOBODY if m is None else self._of_word(m[2], start + at)
+            if m is not None and key != _NOBODY:
+                end = m.end()
+            else:
+                end = chunk.find(b"\n", at) + 1
+                if not begins(chunk[at : min(end, at + 80)].decode("utf-8", "replace")):
+                    key = last
+            if key != last and at > begin:
+                lines += gathered[last].add(chunk[begin:at], start + begin, line + lines + 1)
+                begin = at
+            last, at = key, end
+        if at > begin:
+            gathered[last].add(chunk[begin:], start + begin, line + lines + 1)
         self._last = last
-        return {k: (b"\n".join(t) + b"\n", Gathered(_begins(t), offsets[k], numbers[k])) for k, t in texts.items()}
+        return {key: runs.taken() for key, runs in gathered.items()}
 
     def _all(self) -> Iterable[TensorrtReader]:
         return dict.fromkeys((self._one, *self._readers.values()))
@@ -177,10 +183,30 @@ class RankedReader:
             yield from reader.records()
 
 
-def _begins(lines: list[bytes]) -> list[int]:
-    """Where lines begin in their text."""
-    begins, at = [], 0
-    for line in lines:
-        begins.append(at)
-        at += len(line) + 1
-    return begins
+class _Runs:
+    """Runs of lines of one rank in a chunk."""
+
+    def __init__(self) -> None:
+        self._texts: list[bytes] = []
+        self._begins: list[int] = []
+        self._offsets: list[int] = []
+        self._numbers: list[int] = []
+        self._feeds: list[int] = []
+        self._size = self._lines = 0
+
+    def add(self, text: bytes, offset: int, number: int) -> int:
+        """Take a run at a byte of the input, the first line of which has that number; returns how many lines it has."""
+        self._texts.append(text)
+        self._begins.append(self._size)
+        self._offsets.append(offset)
+        self._numbers.append(number)
+        self._feeds.append(self._lines)
+        lines = text.count(b"\n")
+        self._size += len(text)
+        self._lines += lines
+        return lines
+
+    def taken(self) -> tuple[bytes, Gathered]:
+        """All of them together, and where they stand."""
+        text = b"".join(self._texts)
+        return text, Gathered(text, self._begins, self._offsets, self._numbers, self._feeds)

@@ -43,6 +43,7 @@ class Marks(Struct, frozen=True):
     node: bool
     short: bool
     profile: bool
+    quantizes: bool  # it holds nothing but the name of a node that quantizes
 
 
 class Marked(Struct, frozen=True):
@@ -96,6 +97,7 @@ def _asked(literals: tuple[str, ...]) -> Marks:
         any(x in held for x in NODE_LITERALS),
         any(x in held for x in SHORTAGES),
         PROFILE.decode() in held,
+        literals == (builds.QUANTIZED_LITERAL,),
     )
 
 

@@ -23,7 +23,7 @@ SAMPLES_PER_CHUNK: Final = 1000  # fewer than twice as many are all read; each c
 FULLY_SAMPLED: Final = 16
 SAMPLES_LEAST: Final = 100
 LATER: Final = 2  # of chunks behind the first, half as many: a series keeps 128 values, and every NaN is read anyway
-CROWDED: Final = 8_000  # places in a chunk from which on a search for each of those words takes less time
+CROWDED: Final = 3_000  # places of a word in a chunk from which on a search for that word alone takes less time
 ENOUGH: Final = 4 * SAMPLES_PER_CHUNK  # read of one input; of the chunks behind them the least
 
 Marked = tuple[list[int], list[int]]  # positions of triggers, and of the sample; both sorted
@@ -46,9 +46,9 @@ class Marks:
         watched: tuple[bytes, ...] = (),
     ) -> None:
         self._triggers = triggers
-        self._watched = watched
+        self._all_watched = self._watched = watched
         self._placed: tuple[bytes, ...] = ()
-        self._crowded = False
+        self._crowded: set[bytes] = set()
         self.held = Held()
         self._search = search_for(triggers)
         self._own = frozenset(n for n, literal in enumerate(triggers) if literal in compilers)
@@ -59,9 +59,13 @@ class Marks:
         self._dense = False  # the chunk before was full of progress lines
 
     def place(self, words: frozenset[bytes]) -> None:
-        """From the next chunk on `held` tells where these words stand, unless they turn out to be many."""
-        if not self._crowded and len(words) != len(self._placed):
-            self._placed = tuple(sorted(words))
+        """From the next chunk on `held` tells where these words stand, but for those that turn out to be many."""
+        if len(words) != len(self._placed) + len(self._crowded):
+            self._set_placed(words - self._crowded)
+
+    def _set_placed(self, words: frozenset[bytes]) -> None:
+        self._placed = tuple(sorted(words))
+        self._watched = tuple(word for word in self._all_watched if word not in words)
 
     def find(self, chunk: bytes) -> Marked:
         """The marks in the next chunk."""
@@ -81,7 +85,7 @@ class Marks:
         if not self._search.is_large(chunk) or (
             (both := database_for((*self._triggers, SAMPLED, *self._placed, *self._watched), watched)) is None
         ):
-            self.held = Held(frozenset(literal for literal in self._watched if literal in chunk))
+            self.held = Held(frozenset(word for word in self._all_watched if word in chunk))
             starts = counting(chunk, [(begin, number) for number, begin in self._search.find(chunk)], self._own)
             return starts, self._sample(chunk, wanted)
         if not self._dense:
@@ -104,8 +108,9 @@ class Marks:
             if n - first < len(found):
                 found[literals[n - first]].append(end - database.lengths[n])
         self.held = Held(frozenset(literals[n - first] for n, _ in told), found)
-        if sum(map(len, found.values())) > CROWDED:
-            self._placed, self._crowded = (), True
+        if crowded := {word for word, at in found.items() if len(at) > CROWDED}:
+            self._crowded |= crowded
+            self._set_placed(frozenset(self._placed) - crowded)
 
     def _judged(
         self, chunk: bytes, database: Database, numbers: list[int], ends: list[int], soft: int | None = None

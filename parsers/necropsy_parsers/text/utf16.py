@@ -109,11 +109,12 @@ class Converter:
         return data[:cut]
 
     def _without_nuls(self, data: bytes) -> bytes:
-        if b"\0" not in data:  # ten times as fast as to count them
-            return data
-        nuls = data.count(b"\0")
-        self.nuls += nuls
-        return data.replace(b"\0", b"") if nuls < _FEW else data.translate(None, b"\0")
+        parts = data.split(b"\0", _FEW)  # of few the quickest: `count` and `translate` look at every byte
+        if len(parts) <= _FEW:
+            self.nuls += len(parts) - 1
+            return b"".join(parts) if len(parts) > 1 else data
+        self.nuls += data.count(b"\0")
+        return data.translate(None, b"\0")
 
     def _sixteen_bit(self, data: bytes, final: bool) -> tuple[bytes, bytes]:
         """Converted bytes, and the rest from where 8-bit text begins."""
