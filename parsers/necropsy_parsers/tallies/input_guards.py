@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.patterns import lazily
-from necropsy_parsers.records import Anchor, Frame, Postponed, Record
+from necropsy_parsers.records import UNKNOWN, Anchor, Frame, Postponed, Record
 from necropsy_parsers.tallies import Whose, places
 from necropsy_parsers.text.guard_failure import failure
 from necropsy_parsers.text.lines import lines_before
@@ -89,8 +89,14 @@ class Tally:
 
     def _guards(self) -> Iterator[InputGuard]:
         """One record a line that names the place."""
+        head, origin, attempt = b"", UNKNOWN, 0
         for start, number, line in self._lines:
-            text, origin, attempt = self._whose(line, start)
+            if head and line.startswith(head) and b"\x1b" not in line:  # the lines of a list have one
+                text = line[len(head) :].decode("utf-8", "replace")
+            else:
+                text, origin, attempt = self._whose(line, start)
+                end = line.find(b"] ", line.find(_LIST))
+                head = line[: end + 2] if end >= 0 else b""
             m = _GUARD.match(text)
             if m is None:
                 continue

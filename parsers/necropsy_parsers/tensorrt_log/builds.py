@@ -71,13 +71,6 @@ def begins(b: Open, starts: str) -> bool:
     return bool(starts == "builder" and b.over and not tool) or bool(starts == "cache" and b.cached and not tool)
 
 
-def tells_again(b: Open, line: bytes) -> bool:
-    """Whether a line only says once more that the network of `b` holds nodes that quantize."""
-    if "quantized" not in b.told or b"\x1b" in line or line.count(b"[TRT") > 1 or line.count(b"] [") > 1:
-        return False
-    return _OF_NODE.search(line) is not None
-
-
 def flags_of(command: str) -> dict[str, str]:
     """Options of a command line: name -> value, "" of a switch."""
     return {m[1]: m[2] or "" for m in _FLAG.finditer(command)}
@@ -207,8 +200,6 @@ _LAST: Final = (
     r" ?(?:# ?(?P<command>.*))?"
 )
 QUANTIZED_LITERAL: Final = "[QuantizeLinear]"
-# What the parser says of each such node, a dozen lines of one head.
-_OF_NODE: Final = re.compile(rb"[Pp]arsing node: |\[QuantizeLinear\] (?:in|out)puts: ")
 _SECONDS: Final = r"(?P<value>[\d.]+) sec"
 FACTS: Final = (
     _fact("&&&& RUNNING", _LAST.replace("PASSED|FAILED", "RUNNING"), _tool, "always"),

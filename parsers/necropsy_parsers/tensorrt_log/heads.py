@@ -50,6 +50,9 @@ _TOOL: Final = re.compile(r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[[VIWEFXUS!
 _GLUED: Final = re.compile(
     r"(?<=\S)(?=\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[(?:[VIWEF]\]|TRT))|(?<=[^\s\]])(?=\[TRT\] \[[VIWEF]\] )"
 )
+# What each such line holds, as patterns that begin with a literal: found many times faster.
+_DATED: Final = re.compile(rb"\[\d\d/\d\d/\d{4}-")
+_NAMED: Final = re.compile(rb"\[TRT\] \[(?<=[^ \t\]]\[TRT\] \[)")
 _BEGINS: Final = re.compile(
     r"\[\d\d/\d\d/\d{4}-|\[(?:TRT|TensorRT|Torch-TensorRT)|\[[VIWEFXUS!]\] |&&&&|Traceback |[VIWEF]\d{4} \d\d:"
     r"|(?:ERROR|WARNING|INFO|DEBUG|CRITICAL)\b *[:\-\[]|\d{4}-\d\d-\d\d[ T]\d\d:|\[\d{4}-\d\d-\d\d|\[rank\d|!!!"
@@ -96,7 +99,13 @@ def begins(text: str) -> bool:
 
 def segments(line: bytes) -> list[str]:
     """The messages of one line, cleaned: several where two writers' lines ran together."""
-    text = strip_ansi(line[: 64 * 1024].decode("utf-8", "replace")).rstrip()
-    if text.count("[TRT") < 2 and text.count("] [") < 2:
+    line = line[: 64 * 1024]
+    text = strip_ansi(line.decode("utf-8", "replace")).rstrip()
+    if not may_be_glued(line):
         return [text]
     return [part for part in _GLUED.split(text) if part.strip()] or [text]
+
+
+def may_be_glued(line: bytes) -> bool:
+    """Whether another message may stand in the same line."""
+    return _DATED.search(line, 1) is not None or _NAMED.search(line, 1) is not None

@@ -93,7 +93,11 @@ class TensorrtReader:
                 continue
             self._short, profiled = self._short or line.marks.short, profiled or line.marks.profile
             upto = line.end + 1
-            if line.marks.quantizes and self._builds and builds.tells_again(self._builds[-1], chunk[line.begin : line.end]):
+            if (
+                line.marks.quantizes
+                and self._builds
+                and builds.tells_again(self._builds[-1], chunk[line.begin : line.end])
+            ):
                 self._builds[-1].last = max(self._builds[-1].last, places.number(line.begin))
                 continue
             self._line(chunk[line.begin : line.end], line, line.marks, places)
