@@ -195,6 +195,18 @@ def test_runs_in_one_log_are_builds_of_their_own() -> None:
     ]
 
 
+def test_nodes_that_quantize_are_asked_once_a_build_and_what_shares_their_line_is_read() -> None:
+    head = "[01/31/2026-12:00:00] [TRT] [V] "
+    nodes = [
+        f"{head}Parsing node: /q{n} [QuantizeLinear]\n{head}/q{n} [QuantizeLinear] inputs: [x]\n" for n in range(9)
+    ]
+    glued = f"{head}Parsing node: /q9 [QuantizeLinear][01/31/2026-12:00:01] [TRT] [E] {TAG}\n"
+    text = f"{head}Input filename:   a.onnx\n{''.join(nodes)}{glued}{head}Parsing node: /r [QuantizeLinear]\n"
+    records = read(text)
+    assert [(b.quantized, b.last) for b in records if isinstance(b, TrtBuild)] == [(True, 21)]
+    assert [m.kind for m in records if isinstance(m, TrtMessage)] == ["plan-tag"]
+
+
 def test_many_alike_warnings_are_one_row_with_a_count() -> None:
     text = "".join(
         f"[TRT] [W] Missing scale and zero-point for tensor t{n}, expect fall back to non-int8 implementation\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +101,20 @@ FORMATS = {
 def test_formats(text: str) -> None:
     told = tensor_format.parse(text)
     assert (told.dtype, told.layout, told.pack, told.raw) == (*FORMATS[text], text)
+
+
+@pytest.mark.parametrize("head", ["", "(NHWC) ", "(Linear) "])
+@pytest.mark.parametrize("dtype", ["", "Half"])
+@pytest.mark.parametrize("end", ["", " FP32", " Int8 format", " FP16 format where channel % 8 == 0"])
+def test_common_formats_are_what_the_grammar_makes_of_them(
+    monkeypatch: pytest.MonkeyPatch, head: str, dtype: str, end: str
+) -> None:
+    words = ("Row major linear", "Row major", "Channel major", "Thirty-two wide channel vectorized row major")
+    quick = [tensor_format.parse.__wrapped__(head + w + end, dtype) for w in words]
+    monkeypatch.setattr(tensor_format, "_COMMON", re.compile("(?!)"))
+    tensor_format.parse.cache_clear()
+    assert quick == [tensor_format.parse.__wrapped__(head + w + end, dtype) for w in words]
+    tensor_format.parse.cache_clear()
 
 
 def test_a_type_that_stands_beside_the_format() -> None:

@@ -5,6 +5,7 @@ One search for all literals marks the lines that say something; tables of tactic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -17,7 +18,7 @@ from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 from necropsy_parsers.tensorrt.records import Engine, EngineLayer
 from necropsy_parsers.tensorrt_log import builds, layers
 from necropsy_parsers.tensorrt_log.folding import Messages, Whose
-from necropsy_parsers.tensorrt_log.heads import read_head, segments
+from necropsy_parsers.tensorrt_log.heads import may_be_glued, read_head, segments
 from necropsy_parsers.tensorrt_log.places import Places, Stretch
 from necropsy_parsers.tensorrt_log.profile import Profiles
 from necropsy_parsers.tensorrt_log.records import TrtTimings
@@ -25,6 +26,7 @@ from necropsy_parsers.tensorrt_log.search import ANY, LIST, Marked, Marks, marke
 from necropsy_parsers.tensorrt_log.timing import Timings
 
 MAX_LAYERS: Final = 100_000
+_OF_NODE: Final = re.compile(rb"parsing node: |\[QuantizeLinear\] (?:in|out)puts: ")
 
 
 class Numbers(Struct):
@@ -93,12 +95,7 @@ class TensorrtReader:
                 continue
             self._short, profiled = self._short or line.marks.short, profiled or line.marks.profile
             upto = line.end + 1
-            if (
-                line.marks.quantizes
-                and self._builds
-                and builds.tells_again(self._builds[-1], chunk[line.begin : line.end])
-            ):
-                self._builds[-1].last = max(self._builds[-1].last, places.number(line.begin))
+            if line.marks.quantizes and self._known(chunk[line.begin : line.end], line, places):
                 continue
             self._line(chunk[line.begin : line.end], line, line.marks, places)
             if self._listing or self._messages.open:
@@ -121,6 +118,16 @@ class TensorrtReader:
                 break
             at = end + 1
         return at
+
+    def _known(self, data: bytes, line: Marked, places: Places) -> bool:
+        """Whether a line only names one more node that quantizes; there are four of each, and hundreds of nodes."""
+        b = self._builds[-1] if self._builds else None
+        if b is None or "quantized" not in b.told or b"\x1b" in data or may_be_glued(data):
+            return False
+        if b"Parsing node: " in data:
+            b.last = max(b.last, places.number(line.begin))
+            return True
+        return _OF_NODE.search(data) is not None
 
     def _line(self, data: bytes, line: Marked, marks: Marks, places: Places) -> None:
         at, number = places.offset(line.begin), places.number(line.begin)
