@@ -38,6 +38,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "source/skipped-member": Kind(NOTICE, "reader", "an archive member or file was not opened"),
     "text/invalid-utf8": Kind(NOTICE, "recorder", "bytes that are not UTF-8 were shown as U+FFFD"),
     "text/nul": Kind(NOTICE, "recorder", "NUL bytes were skipped (a sparse or preallocated log)"),
+    "text/nul-in-line": Kind(INFO, "recorder", "single NUL bytes were skipped (torch logs pickled settings)"),
     "text/long-line": Kind(NOTICE, "reader", "the rest of a very long line was not analyzed"),
     "text/wrapped": Kind(NOTICE, "recorder", "lines that were broken at a fixed column were put together again"),
     "text/cut-traceback": Kind(DATA_LOSS, "recorder", "a traceback ends without its exception line"),

@@ -18,6 +18,7 @@ from necropsy_parsers.issues import Issues
 from necropsy_parsers.text.utf16 import Converter
 
 _HEAD: Final = 4096  # bytes looked at to tell UTF-16 without a byte-order mark
+_RARE: Final = 1000  # bytes of text for each NUL from which on these are no hole in a file
 _ALTERNATING: Final = re.compile(rb"(?:[^\0]\0){3}|(?:\0[^\0]){3}", re.DOTALL)  # text split by NULs has none
 
 
@@ -27,7 +28,7 @@ def text_chunks(chunks: Iterable[bytes], name: str, issues: Issues, size: int = 
     Every piece ends with a line feed, but for the last one and for lines longer than
     `size`, which are cut anywhere. A lone carriage return stays. Bytes that are not
     UTF-8 pass unchanged: whoever decodes a line replaces them. Removed NUL bytes are
-    counted as `text/nul` of input `name`. Never raises on content.
+    counted as `text/nul` of input `name`, single ones as `text/nul-in-line`. Never raises on content.
     """
     return _whole_lines(_unix_newlines(_utf8(chunks, name, issues)), size)
 
@@ -40,15 +41,20 @@ def _utf8(chunks: Iterable[bytes], name: str, issues: Issues) -> Iterator[bytes]
     if encoding.startswith("utf-32"):
         yield from _utf32(chain((head[mark:],), rest), encoding)
         return
-    converter = Converter(encoding)
+    converter, size = Converter(encoding), 0
     for chunk in chain((head[mark:] if mark else head,), rest):
         yield from converter.feed(chunk)
-        if converter.nuls:
-            issues.add("text/nul", name, count=converter.nuls, unit="bytes")
-            converter.nuls = 0
+        size = len(chunk)
+        _tell_nuls(converter, size, name, issues)
     yield from converter.finish()
+    _tell_nuls(converter, size, name, issues)
+
+
+def _tell_nuls(converter: Converter, size: int, name: str, issues: Issues) -> None:
     if converter.nuls:
-        issues.add("text/nul", name, count=converter.nuls, unit="bytes")
+        few = not converter.hole and converter.nuls * _RARE < size
+        issues.add("text/nul-in-line" if few else "text/nul", name, count=converter.nuls, unit="bytes")
+    converter.nuls, converter.hole = 0, False
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:

@@ -36,10 +36,11 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 class Converter:
-    """Feed it blocks of bytes, get UTF-8 back; `nuls` counts the NUL bytes dropped."""
+    """Feed it blocks of bytes, get UTF-8 back; `nuls` counts the NUL bytes dropped, `hole`: a run of them."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.nuls = 0
+        self.hole = False
         self._encoding = encoding  # utf-8 (8-bit, whatever it is), utf-16-le or utf-16-be
         self._held = b""  # not decidable before more bytes come
         self._window = _WINDOW
@@ -112,8 +113,9 @@ class Converter:
         parts = data.split(b"\0", _FEW)  # of few the quickest: `count` and `translate` look at every byte
         if len(parts) <= _FEW:
             self.nuls += len(parts) - 1
+            self.hole = self.hole or _HOLE in data
             return b"".join(parts) if len(parts) > 1 else data
-        self.nuls += data.count(b"\0")
+        self.nuls, self.hole = self.nuls + data.count(b"\0"), True
         return data.translate(None, b"\0")
 
     def _sixteen_bit(self, data: bytes, final: bool) -> tuple[bytes, bytes]:
