@@ -54,7 +54,7 @@ def _tell_nuls(converter: Converter, size: int, name: str, issues: Issues) -> No
     if converter.nuls:
         few = not converter.hole and converter.nuls * _RARE < size
         issues.add("text/nul-in-line" if few else "text/nul", name, count=converter.nuls, unit="bytes")
-    converter.nuls, converter.hole = 0, False
+    converter.nuls = 0
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
