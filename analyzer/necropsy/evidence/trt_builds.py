@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
+from itertools import islice
+from operator import attrgetter
 from typing import ClassVar, Final
 
 from necropsy_parsers.messages.process_exit import ProcessExit
@@ -13,6 +16,7 @@ from necropsy.evidence._records import COMMON
 
 CRASHES: Final = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"})
 NEAR: Final = 200  # lines between what TensorRT said last and the shell's word about the crash of its process
+_seq: Final = attrgetter("seq")
 
 
 class TrtBuilds(Table[TrtBuild]):
@@ -63,6 +67,8 @@ class TrtBuilds(Table[TrtBuild]):
         self._exits: list[ProcessExit] = []
         self._numbered: dict[tuple[str, int], TrtBuild] = {}
         self._next: dict[tuple[str, int], int | None] = {}
+        self._crashed: dict[int, TrtBuild] = {}  # what was built, by the identity of the end of its process
+        self._told = (0, 0)  # builds and ends when that was made
 
     def add(self, record: Record) -> None:
         """Take a build, or the end of a process."""
@@ -70,7 +76,7 @@ class TrtBuilds(Table[TrtBuild]):
             self.rows.append(record)
             self._numbered[record.anchor.input, record.build] = record
         elif isinstance(record, ProcessExit) and record.signal in CRASHES:
-            self._exits.append(record)
+            insort(self._exits, record, key=_seq)
 
     def crash_after(self, record: Record) -> ProcessExit | None:
         """The crash of a process that the log tells behind a row, before the next build."""
@@ -79,18 +85,16 @@ class TrtBuilds(Table[TrtBuild]):
         own = self.of(record)
         rank = own.origin.rank if own is not None else None
         following = self._following(own) if own is not None else None
-        return next(
-            (
-                e
-                for e in self._exits
-                if e.anchor.input == record.anchor.input
-                and e.seq > record.seq
-                and (rank is None or e.origin.rank in (None, rank))
-                and (own is None or e.anchor.line - max(own.last, record.anchor.line) <= NEAR)
-                and (following is None or e.seq < following)
-            ),
-            None,
-        )
+        for e in islice(self._exits, bisect_right(self._exits, record.seq, key=_seq), None):
+            if following is not None and e.seq >= following:
+                return None
+            if e.anchor.input != record.anchor.input:
+                continue
+            if own is not None and e.anchor.line - max(own.last, record.anchor.line) > NEAR:
+                return None
+            if rank is None or e.origin.rank in (None, rank):
+                return e
+        return None
 
     def _following(self, build: TrtBuild) -> int | None:
         """Where the next build of the same input and rank begins, None if there is none."""
@@ -106,7 +110,12 @@ class TrtBuilds(Table[TrtBuild]):
 
     def crashed_built(self, row: Record) -> TrtBuild | None:
         """The build that was finished when the process whose end `row` tells crashed, or None."""
-        return next((b for b in self.rows if b.finished and self.crash_after(b) is row), None)
+        if self._told != (now := (len(self.rows), len(self._exits))):
+            self._told, self._crashed = now, {}
+            for b in self.rows:
+                if b.finished and (end := self.crash_after(b)) is not None:
+                    self._crashed.setdefault(id(end), b)
+        return self._crashed.get(id(row))
 
     def covered(self, formats: frozenset[str]) -> bool:
         """Only what TensorRT wrote tells of builds."""

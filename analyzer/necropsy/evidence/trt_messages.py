@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -39,6 +40,8 @@ class TrtMessages(Table[TrtMessage]):
     def __init__(self) -> None:
         super().__init__()
         self._seen = False
+        self._errors: dict[tuple[str, int], list[TrtMessage]] = {}
+        self._counted = -1  # rows when these were gathered
 
     def add(self, record: Record) -> None:
         """Take a message, or a sign that TensorRT wrote anything."""
@@ -60,7 +63,9 @@ class TrtMessages(Table[TrtMessage]):
 
     def errors(self, build: TrtMessage | TrtBuild) -> Sequence[TrtMessage]:
         """The errors of the build that a row belongs to."""
-        return [
-            r for r in self.rows
-            if r.level in ("E", "F") and r.build == build.build and r.anchor.input == build.anchor.input
-        ]  # fmt: skip
+        if self._counted != len(self.rows):
+            self._counted, self._errors = len(self.rows), defaultdict(list)
+            for r in self.rows:
+                if r.level in ("E", "F"):
+                    self._errors[r.anchor.input, r.build].append(r)
+        return self._errors.get((build.anchor.input, build.build), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -38,6 +39,11 @@ class TrtReleases(Table[ReleaseRow]):
         "anchor": "where it is told",
     }
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._majors: dict[str, set[int]] = {}  # by input
+        self._counted = 0  # rows when these were gathered
+
     def add(self, record: Any) -> None:
         """Keep the release of a record that has one."""
         if isinstance(record, TrtBuild) and record.rtx:
@@ -51,9 +57,12 @@ class TrtReleases(Table[ReleaseRow]):
 
     def major_of(self, input: str) -> int | None:
         """The major number for an input: its own, else the one that all inputs agree on; None where they do not."""
-        own = {r.major for r in self.rows if r.input == input.partition("#")[0]}
-        known = own or {r.major for r in self.rows}
-        return known.pop() if len(known) == 1 else None
+        if self._counted != len(self.rows):
+            self._counted, self._majors = len(self.rows), defaultdict(set)
+            for r in self.rows:
+                self._majors[r.input].add(r.major)
+        known = self._majors.get(input.partition("#")[0]) or set().union(*self._majors.values())
+        return next(iter(known)) if len(known) == 1 else None
 
     def covered(self, formats: frozenset[str]) -> bool:
         """Always: without a release advice says what depends on it."""

@@ -51,7 +51,7 @@ _GLUED: Final = re.compile(
     r"(?<=\S)(?=\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[(?:[VIWEF]\]|TRT))|(?<=[^\s\]])(?=\[TRT\] \[[VIWEF]\] )"
 )
 # What each such line holds, as patterns that begin with a literal: found many times faster.
-_DATED: Final = re.compile(rb"\[\d\d/\d\d/\d{4}-")
+_DATED: Final = re.compile(rb"\[\d\d/\d\d/\d{4}-(?<=[^ \t]\[\d\d/\d\d/\d{4}-)")
 _NAMED: Final = re.compile(rb"\[TRT\] \[(?<=[^ \t\]]\[TRT\] \[)")
 _BEGINS: Final = re.compile(
     r"\[\d\d/\d\d/\d{4}-|\[(?:TRT|TensorRT|Torch-TensorRT)|\[[VIWEFXUS!]\] |&&&&|Traceback |[VIWEF]\d{4} \d\d:"
