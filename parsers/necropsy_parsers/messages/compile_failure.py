@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from necropsy_parsers.messages import Message
+from necropsy_parsers.messages.graph_break import CONSTRAINT
 from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text.traceback import HEADER, Exc, TracebackReader
@@ -41,6 +42,7 @@ TRIGGERS: Final = (
     b"TorchRuntimeError",
     b"InternalTorchDynamoError",
     b"ConstraintViolationError",
+    b"Constraints violated",
     b"GuardOnDataDependentSymNode",
     b"Error while creating guard",
     b"WON'T CONVERT ",
@@ -193,12 +195,16 @@ def _tells(exc: Exc) -> bool:
     """Whether the exception is a compiler's."""
     if _name(exc) == "CalledProcessError":  # Triton's launcher is built by gcc, whose words go to stderr
         return any(re.search(r"[/\\]triton[/\\]", f.file) for f in exc.frames)
-    return _name(exc) in _DYNAMO or (_name(exc) not in _BREAKS and _PLAIN.search(exc.text) is not None)
+    return (
+        _name(exc) in _DYNAMO
+        or exc.text.startswith(CONSTRAINT)
+        or (_name(exc) not in _BREAKS and _PLAIN.search(exc.text) is not None)
+    )
 
 
 def _breaks(chain: tuple[Exc, ...]) -> bool:
     """Whether what surfaced is a graph break or a limit, which have rules of their own."""
-    return _name(chain[-1]) in _BREAKS
+    return _name(chain[-1]) in _BREAKS and not chain[-1].text.startswith(CONSTRAINT)
 
 
 def _chain(text: str) -> tuple[Exc, ...]:

@@ -21,6 +21,7 @@ from necropsy.finding import Cost, Fact, Finding, Fix, Place, Severity
 from necropsy.provenance.breaks import WRAPPER, Incident
 from necropsy.provenance.dynamo import claimed_frame
 from necropsy.provenance.frames import place_of
+from necropsy.rules.compile._exports import exported
 
 _COMMENT: Final = lazily(r"\s{2,}#[^\"']*$")
 PAGE: Final = "https://meta-pytorch.github.io/compile-graph-break-site/gb/{id}.html"
@@ -62,6 +63,12 @@ def quoted(place: Place | None, otherwise: str = "A line") -> str:
     return (f"`{code}`" if code else otherwise) + inside
 
 
+def subject(incident: Incident, exceptions: Exceptions, otherwise: str = "A line") -> str:
+    """The line of an incident as a sentence's subject, from the traceback where torch's message does not name it."""
+    place = incident.place or next((p for row in raised(incident, exceptions) for p in row.places[:1]), None)
+    return quoted(place, otherwise)
+
+
 def tell(
     incident: Incident,
     exceptions: Exceptions,
@@ -79,6 +86,8 @@ def tell(
         end = (
             "and the function is left uncompiled"
             if caught_by_dynamo(row)
+            else "which torch.export cannot put into its one graph: the export failed"
+            if exported(row)
             else "where no graph break is allowed (fullgraph=True, error_on_graph_break): the compilation failed"
         )
         yield from_exception(

@@ -17,10 +17,12 @@ from necropsy.rules.compile._failure_fixes import (
     CACHE,
     CC,
     CHECK_EAGER,
+    CUSTOM_OP,
     DEV,
     DISABLE,
     ENGLISH,
     EXTENSION,
+    FAKE_KERNEL,
     GPU,
     LIBCUDA,
     MEMORY,
@@ -159,11 +161,22 @@ CAUSES: Final = (
           (Fix("Remove the comparison that fixes the size, or use torch._dynamo.maybe_mark_dynamic", "code"),)),
     Cause("dynamic-dimension", PROGRAM, r"Constraints violated ?(?:\((?P<dim>[^)\n]*\)?[^)\n]*)\))?!"
           r"|Not all values of (?P<range>[^\n]+?) (?:are valid|satisfy)",
-          "the code fixes a size that is marked dynamic ({dim}{range})",
-          (Fix("Remove the comparison that fixes the size, or use torch._dynamo.maybe_mark_dynamic", "code"),)),
+          "the code asks more of a dynamic size than its declaration says ({dim}{range})",
+          (Fix("Change the line that fixes or limits the size; or leave the size to torch: Dim.AUTO for torch.export, "
+               "torch._dynamo.maybe_mark_dynamic for torch.compile", "code"),)),
     Cause("data-dependent", PROGRAM, r"Could not (?:guard on|extract specialized integer from) "
           r"data-dependent expression (?P<what>[^\n(]+)",
           "the program depends on a value that is unknown while compiling ({what})", (UNBACKED,)),
+    # torch/_library/fake_impl.py and custom_ops.py (2.4 to 2.13), torch/csrc's words for operators in C++.
+    Cause("no-fake-kernel", PROGRAM, r"no fake impl registered for <CustomOpDef\((?P<op>[\w:.]+)\)>"
+          r"|(?P<op2>\w+::[\w.]+): attempted to run this operator with Meta tensors, but there was no (?:fake|abstract)"
+          r" impl|Could not run '(?P<op3>\w+::[\w.]+)' with arguments from the 'Meta' backend"
+          r"|UnsupportedOperatorException: (?P<op4>[\w:]+\.\w+)",
+          "the custom operator `{op}{op2}{op3}{op4}` has no fake kernel, which tells the compiler what it returns",
+          (FAKE_KERNEL,)),
+    Cause("reads-memory", PROGRAM, r"its data is not allocated yet|Cannot access (?:data pointer|storage) of Tensor"
+          r"|access the data pointer on a [\w ]*Tensor that doesn't have storage",
+          "{operation} reads the memory of its tensors, of which there is none while compiling", (CUSTOM_OP,)),
     Cause("fake-tensor", PROGRAM, r"TorchRuntimeError",
-          "{operation} fails with these arguments ({reason}), as it does without the compiler", (CHECK_EAGER,)),
+          "{operation} fails with these arguments ({reason}), most likely without the compiler, too", (CHECK_EAGER,)),
 )  # fmt: skip

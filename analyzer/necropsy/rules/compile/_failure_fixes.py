@@ -73,6 +73,16 @@ UNBACKED: Final = Fix(
     "Tell the compiler what holds of the value: torch._check(...) before the line; or keep the value out of shapes",
     "code",
 )
+FAKE_KERNEL: Final = Fix(
+    "Register one that makes an empty result of the right shape and dtype: @OPERATOR.register_fake, of operators in "
+    'C++ @torch.library.register_fake("NAMESPACE::NAME")',
+    "code",
+)
+CUSTOM_OP: Final = Fix(
+    "Wrap what reads the memory in a custom operator (torch.library.custom_op) with a fake kernel, or keep it out of "
+    "the compiled function (torch.compiler.disable)",
+    "code",
+)
 CHECK_EAGER: Final = Fix(
     "Run the function without torch.compile: the same line should raise, with the shapes in its message",
     "code",

@@ -48,7 +48,7 @@ from necropsy.provenance.breaks import OTHER, WANTED, WRAPPER
 from necropsy.provenance.dynamo import plain_function, resumed_at
 from necropsy.provenance.frames import is_library
 from necropsy.rule import rule
-from necropsy.rules.compile._breaks import of_cause, quoted, tell
+from necropsy.rules.compile._breaks import of_cause, subject, tell
 
 UNTOLD: Final = 5  # lines told of a log that says nothing about breaks
 
@@ -63,12 +63,12 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compil
             cost = "the module inside can be compiled by itself"
             yield from tell(incident, exceptions, compiles, fact, cost=cost, severity=Severity.NOTE)
         elif incident.cause == WANTED:
-            fact = f"{quoted(incident.place)} asks for a graph break ({kind or 'torch._dynamo.graph_break()'})"
+            fact = f"{subject(incident, exceptions)} asks for a graph break ({kind or 'torch._dynamo.graph_break()'})"
             yield from tell(incident, exceptions, compiles, fact, severity=Severity.NOTE)
         else:
             reason = f": {kind}" if kind else ", for a reason that the log does not tell"
             yield from tell(
-                incident, exceptions, compiles, f"Dynamo cannot trace {quoted(incident.place, 'a line')}{reason}"
+                incident, exceptions, compiles, f"Dynamo cannot trace {subject(incident, exceptions, 'a line')}{reason}"
             )
     if not len(breaks):
         yield from _untold(compiles)

@@ -38,7 +38,7 @@ from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.provenance.breaks import BRANCH
 from necropsy.rule import rule
-from necropsy.rules.compile._breaks import of_cause, quoted, tell
+from necropsy.rules.compile._breaks import of_cause, subject, tell
 
 FIXES = (
     Fix("Make it branchless: `torch.where(condition, a, b)`, `clamp`, `nan_to_num`", "code"),
@@ -50,7 +50,7 @@ FIXES = (
 def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, BRANCH):
-        fact = f"{quoted(incident.place)} branches on a tensor's value (data-dependent branching)"
+        fact = f"{subject(incident, exceptions)} branches on a tensor's value (data-dependent branching)"
         yield from tell(
             incident, exceptions, compiles, fact, *FIXES,
             cost="each call waits for the value, then runs another compiled piece",

@@ -41,7 +41,7 @@ from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.provenance.breaks import SCALAR, Incident
 from necropsy.rule import rule
-from necropsy.rules.compile._breaks import of_cause, quoted, tell
+from necropsy.rules.compile._breaks import of_cause, subject, tell
 
 _OPERATOR: Final = lazily(r"\baten[.:\w]+")
 KEEP: Final = Fix(
@@ -61,7 +61,7 @@ INTEGERS: Final = Fix("`tolist()` is traced for integer tensors only: convert ou
 def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compiles: Compiles) -> Iterator[Finding]:
     """One finding a line."""
     for incident in of_cause(breaks, skips, SCALAR):
-        fact = f"{quoted(incident.place)} reads a tensor's value into Python ({read_by(incident)})"
+        fact = f"{subject(incident, exceptions)} reads a tensor's value into Python ({read_by(incident)})"
         yield from tell(
             incident, exceptions, compiles, fact, *fixes_of(incident),
             cost="each call waits for the device (synchronisation) between two compiled pieces",

@@ -40,7 +40,7 @@ from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.provenance.breaks import OUTPUT, Incident
 from necropsy.rule import rule
-from necropsy.rules.compile._breaks import of_cause, quoted, tell
+from necropsy.rules.compile._breaks import of_cause, subject, tell
 
 MOVE: Final = Fix("Take it out of the compiled function, or run it only `if not torch.compiler.is_compiling()`", "code")
 
@@ -51,7 +51,12 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compil
     for incident in of_cause(breaks, skips, OUTPUT):
         what = writer(incident)
         yield from tell(
-            incident, exceptions, compiles, f"{quoted(incident.place)} calls {what} in compiled code", MOVE, late(what)
+            incident,
+            exceptions,
+            compiles,
+            f"{subject(incident, exceptions)} calls {what} in compiled code",
+            MOVE,
+            late(what),
         )
 
 

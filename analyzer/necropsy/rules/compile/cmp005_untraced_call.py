@@ -42,7 +42,7 @@ from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.provenance.breaks import CALL, Incident
 from necropsy.rule import rule
-from necropsy.rules.compile._breaks import of_cause, quoted, tell
+from necropsy.rules.compile._breaks import of_cause, subject, tell
 
 # How the releases name the function; the first group found is its name.
 _NAMES: Final = tuple(
@@ -78,12 +78,12 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compil
         what = f"`{name}`" if name else "a function"
         fixes: tuple[Fix, ...]
         if _DISABLED.search(kind):
-            fact = f"{quoted(incident.place)} calls {what}, which is excluded with `torch.compiler.disable`"
+            fact = f"{subject(incident, exceptions)} calls {what}, which is excluded with `torch.compiler.disable`"
             fixes = (
                 Fix("Call it outside the compiled function; if the exclusion is no longer needed, drop it", "code"),
             )
         else:
-            fact = f"{quoted(incident.place)} calls {what}, which Dynamo skips instead of tracing it"
+            fact = f"{subject(incident, exceptions)} calls {what}, which Dynamo skips instead of tracing it"
             wrapped = kind.startswith("inline in skipfiles") and "autograd/function.py" in kind and "| wrapper" in kind
             fixes = (DECORATOR,) if wrapped else (MOVE, OPERATOR, ALLOW)
         yield from tell(

@@ -40,7 +40,7 @@ from necropsy.evidence.graph_breaks import GraphBreaks
 from necropsy.finding import Finding, Fix, Severity
 from necropsy.provenance.breaks import SHAPE, Incident
 from necropsy.rule import rule
-from necropsy.rules.compile._breaks import of_cause, quoted, tell
+from necropsy.rules.compile._breaks import of_cause, subject, tell
 
 _OPERATOR: Final = lazily(r"\b(?P<space>aten|torchvision|fbgemm|[a-z]\w+)(?:\.|::)(?P<name>\w+)(?:\.\w+)?")
 KEEP: Final = {
@@ -61,7 +61,7 @@ def check(breaks: GraphBreaks, skips: FrameSkips, exceptions: Exceptions, compil
     """One finding a line."""
     for incident in of_cause(breaks, skips, SHAPE):
         operator = operator_of(incident)
-        fact = f"{quoted(incident.place)} has an output whose shape depends on the data (`{operator}`)"
+        fact = f"{subject(incident, exceptions)} has an output whose shape depends on the data (`{operator}`)"
         keep = next((k for name, k in KEEP.items() if name in operator), "Keep the shape: pad to an upper bound")
         meta = "no meta kernel" in incident.told.kind or "does not have a meta kernel" in incident.told.kind
         one_hot = "one_hot" in operator

@@ -53,6 +53,7 @@ from necropsy.provenance.dynamo import claimed_frame, plain_function
 from necropsy.provenance.frames import is_library, place_of
 from necropsy.provenance.triton import kernel_error, kernel_place
 from necropsy.rule import rule
+from necropsy.rules.compile._exports import exported, suggested
 from necropsy.rules.compile._failure_reasons import Reason, reason_of
 
 _SAID: Final = lazily(r"\b(?:fatal error|error)\b[^\n]*")
@@ -107,10 +108,10 @@ def _raised(failure: CompileFailure, row: ExceptionRow, reason: Reason, sources:
     consequence = "" if row.handled or row.kind == "bare" else "; nobody caught the error and the process ended"
     return from_exception(
         row,
-        f"{_subject(failure)}: {reason.clause}{consequence}.",
+        f"{_subject(failure, row)}: {reason.clause}{consequence}.",
         code=code,
         facts=_facts(failure, reason) | {"exception": row.type},
-        fixes=reason.fixes,
+        fixes=(*suggested(failure.text), *reason.fixes),
         confidence=reason.confidence,
     )
 
@@ -141,7 +142,9 @@ def _suppressed(rows: Sequence[CompileFailure], reason: Reason) -> Finding:
     )
 
 
-def _subject(failure: CompileFailure) -> str:
+def _subject(failure: CompileFailure, row: ExceptionRow | None = None) -> str:
+    if row is not None and exported(row):
+        return "torch.export failed"
     frame = claimed_frame(failure.frames)
     if frame is not None and frame.function:
         return f"`{plain_function(frame.function)}` could not be compiled"
