@@ -41,7 +41,8 @@ def check(traces: Traces) -> Iterator[Finding]:
         lost = p.trace.losses
         r = p.rank
         work = (r.ops, r.calls, r.kernels, r.copies, r.memsets)
-        if p.trace.meta.schema is None or lost.cut or lost.dropped or lost.times or any(len(w) for w in work):
+        damaged = lost.cut or lost.dropped or lost.times or lost.repaired  # INP002 and INP003 say what to make of it
+        if p.trace.meta.schema is None or damaged or any(len(w) for w in work):
             continue
         yield about(
             p,
