@@ -261,3 +261,47 @@ def test_a_log_and_the_engines_own_list_tell_the_same(shared: Path, name: str) -
     listed = necropsy.load(str(folder / f"{name}.cache.layers.json")).trt_layers
     for column in ("name", "type", "precision_in", "precision_out", "formats_in", "formats_out", "tactic"):
         assert list(log[column]) == list(listed[column]), column
+
+
+DUMP = (
+    '[01/31/2026-12:00:00] [E] [TRT] ModelImporter.cpp:768: While parsing node number 1 [Mish -> "b"]:',
+    "[01/31/2026-12:00:00] [E] [TRT] ModelImporter.cpp:769: --- Begin node ---",
+    '[01/31/2026-12:00:00] [E] [TRT] ModelImporter.cpp:770: input: "a"',
+    'name: "/neck/mish"',
+    'op_type: "Mish"',
+    "attribute {",
+    '  name: "beta"',
+    "  f: 1.5",
+    "}",
+    "[01/31/2026-12:00:00] [E] [TRT] ModelImporter.cpp:771: --- End node ---",
+    "[01/31/2026-12:00:00] [E] [TRT] ModelImporter.cpp:774: ERROR: onnx2trt_utils.cpp:5400 In function importFallback:",
+    '[8] Assertion failed: creator && "Plugin not found"',
+)
+STRANGERS = {
+    "of TensorRT": f"[01/31/2026-12:00:00] [E] [TRT] 1: [stdArchiveReader.cpp::read::46] {TAG}",
+    "of a program": "[E] camera 3: no frame for 5 s",
+    "of a Python logger": "ERROR:camera:no frame for 5 s",
+    "verbose": "[01/31/2026-12:00:00] [V] [TRT] Searching for input: conv.weight",
+    "a list": "[01/31/2026-12:00:00] [V] [TRT] Engine Layer Information:\nLayer(Cask): c, Tactic: 0x1, a (Half[8,3])",
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize("at", range(2, 11))
+def test_lines_of_others_within_a_dump_are_not_part_of_it(name: str, at: int) -> None:
+    records = read("\n".join([*DUMP[:at], STRANGERS[name], *DUMP[at:]]) + "\n")
+    messages = {m.kind: m for m in records if isinstance(m, TrtMessage)}
+    assert set(messages) == {"node-failed", "plan-tag"} if name == "of TensorRT" else {"node-failed"}
+    (alone,) = [m for m in read("\n".join(DUMP) + "\n") if isinstance(m, TrtMessage)]
+    found = messages["node-failed"]
+    assert (found.node, found.words) == (alone.node, alone.words)
+    assert alone.node is not None
+    assert alone.node.attributes == {"beta": "1.5"}
+
+
+def test_a_logger_that_heads_each_line_of_a_dump() -> None:
+    head = "[01/31/2026-12:00:00] [TRT] [E] "
+    lines = [line if line.startswith("[01") else f"{head}{line}" for line in DUMP]
+    (message,) = [m for m in read("\n".join(lines) + "\n") if isinstance(m, TrtMessage)]
+    assert message.node is not None
+    assert (message.node.name, message.node.attributes) == ("/neck/mish", {"beta": "1.5"})

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from necropsy_parsers.numbers import decimal, whole
+from necropsy_parsers.patterns import lazily
 from necropsy_parsers.records import UNKNOWN, Anchor, Origin, Record
 from necropsy_parsers.tensorrt.measured import EngineSummary
 from necropsy_parsers.tensorrt_log.records import Quantiles, TrtBuild, TrtMemory, TrtReformat, TrtRun
@@ -191,7 +192,7 @@ class Fact(Struct, frozen=True):
 def _fact(
     literal: str, pattern: str, take: Callable[[Open, re.Match[str]], None], starts: str = "", *, measures: bool = False
 ) -> Fact:
-    return Fact(literal, re.compile(pattern), take, starts, measures)
+    return Fact(literal, lazily(pattern), take, starts, measures)
 
 
 _FAILED: Final = "&&&& FAILED"

@@ -33,6 +33,9 @@ _OPENING: Final = re.compile(
     r"While parsing node number (?P<number>\d+) \[(?P<op>[\w.:]*)(?: -> \"(?P<output>[^\"]*)\")?"
 )
 _FIELD: Final = re.compile(r"^(?P<key>name|op_type|domain|output): \"(?P<value>.*)\"$|^Node name: (?P<node>.+)$")
+# A line of protobuf's text form, of which some loggers put a head before each.
+_DUMPED: Final = re.compile(r"\s*(?:\w+: (?:\".*|[-+]?[\d.]\S*|[A-Z][A-Z0-9_]*|nan|inf|true|false)|\w+ \{|\})\s*")
+MAX_STRANGERS: Final = 40  # lines of other threads and programs between those of one dump
 _ATTRIBUTE: Final = re.compile(r"^\s+(?P<key>name|i|f|s): \"?(?P<value>.*?)\"?$")
 _FUNCTION: Final = re.compile(r"ERROR: (?P<source>[\w./\\-]+\.\w+:\d+) In function (?P<function>\w+):?")
 _ASSERTION: Final = re.compile(
@@ -120,6 +123,18 @@ class NodeCollector(Collector):
     attributes: dict[str, str] = field(default_factory=dict)
     inside: str = ""  # name of the attribute that is read; "" outside
     dumping: bool = False
+    dumped: bool = False  # the dump is over, the error not yet told
+    strangers: int = 0
+
+    def foreign(self, text: str) -> bool:
+        """Whether a line is another writer's, between two of a dump or between it and its error."""
+        if self.done or not (self.dumping or self.dumped) or self.strangers >= MAX_STRANGERS or not begins(text):
+            return False
+        body = _body(text)
+        if self._own(body) or _OPENING.search(body) is not None:
+            return False
+        self.strangers += 1
+        return True
 
     def feed(self, text: str) -> bool:
         """Whether a further line belongs to it; the last is the assertion."""
@@ -128,7 +143,7 @@ class NodeCollector(Collector):
             return False
         self.left -= 1
         headed = begins(text)
-        body = re.sub(r"^\w+\.cpp:\d+: (?!In function)", "", read_head(text).text) if headed else text
+        body = _body(text) if headed else text
         if headed and (self.assertion or not self._own(body)):
             self.done = True
             return False
@@ -142,7 +157,7 @@ class NodeCollector(Collector):
             body.startswith(
                 ("--- Begin node", "--- End node", "ERROR: ", "input: ", "output: ", "Node name: ", "name: ")
             )
-            or self.dumping
+            or (self.dumping and _DUMPED.fullmatch(body) is not None)
             or _ASSERTION.match(body) is not None
         )
 
@@ -150,9 +165,10 @@ class NodeCollector(Collector):
         if "--- Begin node" in body:
             self.dumping = True
         elif "--- End node" in body:
-            self.dumping = False
+            self.dumping, self.dumped = False, True
         elif (m := _FUNCTION.search(body)) is not None:
             self.source, self.function, self.dumping = m["source"], m["function"], False
+            self.dumped = False
         elif not self.dumping and (m := _ASSERTION.search(body)) is not None:
             self.assertion = (m["text"] or m["plain"]).strip()
             self.done = not self.assertion.startswith("Invalid Node")  # 10.x: the reason is the next line
@@ -185,6 +201,11 @@ class NodeCollector(Collector):
         """What the parser asserted: its own words where it has some."""
         quoted = _QUOTED.search(self.assertion)
         return quoted["words"] if quoted else self.assertion
+
+
+def _body(text: str) -> str:
+    """A line without its head and the parser's file."""
+    return re.sub(r"^\w+\.cpp:\d+: (?!In function)", "", read_head(text).text)
 
 
 def collector_for(first: str, more: int, *, node: bool) -> Collector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct, field
@@ -93,6 +94,19 @@ class Messages:
         self._opened = _Opened(kind, name, anchor, build, collector_for(text, more, node=node), [anchor.start])
         if not node and more == 0:
             self.finish(anchor.end)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """While another message is read, the open one waits."""
+        waiting, self._opened = self._opened, None
+        yield
+        self.finish(0)
+        self._opened = waiting
+
+    def foreign(self, text: str) -> bool:
+        """Whether a line is another's, in the midst of the open message."""
+        collector = self._opened.collector if self._opened is not None else None
+        return isinstance(collector, NodeCollector) and collector.foreign(text)
 
     def feed(self, text: str, start: int, end: int) -> bool:
         """Whether a further line, from byte `start` to `end`, belongs to the open message."""

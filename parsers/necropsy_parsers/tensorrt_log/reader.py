@@ -113,7 +113,13 @@ class TensorrtReader:
             text = segments(self._bare(chunk[at:end]))[0]
             if self._listing:
                 if not self._layer(text, at, end, places):
+                    if self._messages.open:  # a list within a dump
+                        continue
                     break
+            elif self._messages.foreign(text):
+                start = places.offset(at)
+                with self._messages.aside():
+                    self._segment(text, Anchor(self._name, start, start + end - at, places.number(at), text[:400]), ANY)
             elif not self._messages.feed(text, (start := places.offset(at)), start + end - at):
                 break
             at = end + 1
