@@ -1,6 +1,7 @@
 """Layers of engines to the user's code: by the ONNX nodes in them to modules, and to lines of `forward`.
 
-In this order: the stack that a dynamo export kept in the node's metadata; else the module's path, from the node's name
+In this order: the stack that a dynamo export kept in the node's metadata; the place in a node of TorchScript, unless it
+is in a library; else the module's path, from the node's name
 or from a weight beside it, resolved in the model's source. A layer of several nodes is where its product or convolution
 is; without one, where all its nodes are. A reformat is of the layer that it serves.
 """
@@ -16,13 +17,15 @@ from necropsy_parsers.tensorrt.records import EngineLayer
 
 from necropsy.finding import MAX_PLACES, Place
 from necropsy.provenance.files import SourceTree
-from necropsy.provenance.module_paths import TRACED, ModulePath, common, module_path
+from necropsy.provenance.frames import is_library
+from necropsy.provenance.module_paths import TRACED, ModulePath, common, module_path, script_node
 from necropsy.provenance.modules import ModelSource
 
 if TYPE_CHECKING:
     from necropsy.evidence.onnx_nodes import OnnxNodeRow
 
 HOW: Final = "stack in the ONNX node's metadata"
+SCRIPTED: Final = "place in the TorchScript node's text"
 MANY: Final = 24  # nodes of a region above this are no one's line
 _PRODUCT: Final = re.compile(
     r"(?:^|[/_.\]])(?:(?:de)?conv(?:olution|transpose)?(?:[1-3]d)?|gemm|mat_?mul|linear|fullyconnected|fc|einsum|b?mm)(?:_?\d+)*$",
@@ -85,10 +88,12 @@ class LayerPlaces:
             self._main(layer) or next((n for n in layer.nodes if not _QDQ.search(n)), "") or next(iter(layer.nodes), "")
         )
         if name.kind == "reformat":
-            return f"the reformat for {name.side} {name.index} of {_short(what or name.target)}"
+            return f"the reformat for {name.side} {name.index} of {_plain(what or name.target)}"
         if name.region and len(layer.nodes) > 1:
-            return f"the region {_short(layer.nodes[0])}…{_short(layer.nodes[-1])}"
+            return f"the region {_plain(layer.nodes[0])}…{_plain(layer.nodes[-1])}"
         module = self.module(layer)
+        if (script := script_node(what)) is not None:
+            return f"{module} ({script.operation})" if module else script.operation
         path = module_path(what)
         if module and path is not None and path.operation.startswith(TRACED):
             return f"{module} ({_short(what.rpartition('/')[2])})"
@@ -106,6 +111,9 @@ class LayerPlaces:
         row = self._nodes.get(node)
         if row is not None:
             return row.op in _OPERATIONS
+        script = script_node(node)
+        if script is not None:
+            return f"{TRACED}{script.operation}" in _OPERATIONS
         path = module_path(node)
         if path is not None:
             return path.operation in _OPERATIONS
@@ -136,6 +144,9 @@ class LayerPlaces:
         row = self._nodes.get(node)
         if row is not None and row.file:
             return (Place(row.file, row.line, None, row.function, row.text, "line", HOW),)
+        script = script_node(node)
+        if script is not None and script.line is not None and not is_library(script.file):
+            return (Place(script.file, script.line, None, "", "", "line", SCRIPTED),)
         path = self._path(node)
         return self._model().places(path) if path is not None else ()
 
@@ -144,6 +155,15 @@ class LayerPlaces:
             names = {n for layer in self._layers for n in layer.nodes} | set(self._nodes)
             self._source = ModelSource(self._tree, [p for n in sorted(names) if (p := module_path(n)) is not None])
         return self._source
+
+
+def _plain(node: str) -> str:
+    """A node in a sentence; one of TorchScript, a long line, by its module and operation."""
+    script = script_node(node)
+    if script is None:
+        return _short(node)
+    shown = script.path.shown if script.path is not None else ""
+    return f"{shown} ({script.operation})" if shown else script.operation
 
 
 def _short(name: str, limit: int = 60) -> str:

@@ -8,6 +8,8 @@
     /layer1_0_conv1/convolution_2      layer1_0_conv1: Torch-TensorRT 2.4 joins attributes, which `modules` parts
     layer1.0.conv1/convolution_2       layer1[0].conv1: the same since 2.6, of torch.export; numbered in the graph
     L['self'].layer1.0/relu_1          layer1[0]: the same of torch.compile (`[0]` or `._modules['0']` in some releases)
+    %7 : Tensor = aten::relu(%x), scope: __module.stem/__module.stem.act # /lib/functional.py:17:0
+                                       stem.act: Torch-TensorRT of TorchScript prints the node (core/util/jit_util.h)
 
 Of nodes of older exports (`Conv_22`) the weights beside them in a layer's name tell the module.
 """
@@ -40,6 +42,17 @@ _TRACED: Final = re.compile(
     r"(?P<path>(?:[./]?\w{1,200}(?:@\d{1,9})?)?(?:[./]\w{1,200}(?:@\d{1,9})?|\[\d{1,9}\]|\[['\"][\w.]{1,200}['\"]\])*)"
     r"/(?P<node>_{0,2}[a-z]\w{0,200})"
 )
+# A node as TorchScript prints it: traced ones tell their module, scripted ones only the weights that they read; both
+# may tell the place in Python (torch/csrc/jit/ir/ir.cpp, Node::print).
+_SCRIPTED: Final = re.compile(
+    r"%[^=]{1,2000}= (?:aten|prim|quantized|torchvision)::(?P<op>\w{1,80})(?:\[[^\]]*\])?\((?P<inputs>[^()]*)\)"
+    r"(?:, scope: (?P<scope>\S{1,2000}))?(?: # (?P<file>\S[^\n]*?):(?P<line>\d{1,9}):\d{1,9})?"
+)
+_INPUT: Final = re.compile(r"%(?:self\.)?([A-Za-z_][\w.]*)")
+# Names that TorchScript has besides those of torch's graph.
+_OPERATORS: Final = {"_convolution": "convolution"} | {
+    f"conv{transposed}{n}d": "convolution" for n in (1, 2, 3) for transposed in ("", "_transpose")
+}
 _NUMBERED: Final = re.compile(r"_(\d{1,9})(?=_[a-z]|$)")
 _STEP: Final = re.compile(r"(?P<part>\w+)(?:@(?P<call>\d+))?")
 TRACED: Final = "aten."  # what operations of such nodes begin with
@@ -68,12 +81,40 @@ class ModulePath(Struct, frozen=True):
         return text
 
 
+class ScriptNode(Struct, frozen=True):
+    """A node of TorchScript: ATen's `operation`, the `path` of its module, and its place in Python, where told."""
+
+    operation: str
+    path: ModulePath | None
+    file: str
+    line: int | None
+
+
+@lru_cache(maxsize=32_768)
+def script_node(name: str) -> ScriptNode | None:
+    """What the printed form of a TorchScript node tells, None of other names."""
+    if not name.startswith("%") or (m := _SCRIPTED.match(name)) is None:
+        return None
+    operation = _OPERATORS.get(m["op"], m["op"].rstrip("_"))
+    parts: tuple[str, ...] | None = None
+    if m["scope"]:
+        parts = tuple(m["scope"].rpartition("/")[2].removeprefix("__module").strip(".").split("."))
+        parts = () if parts == ("",) else parts
+    else:
+        named = [w for i in _INPUT.findall(m["inputs"]) if (w := _PARAMETER.fullmatch(re.sub(r"\.\d+$", "", i)))]
+        parts = tuple(named[0]["path"].split(".")) if named else None
+    path = ModulePath(parts, TRACED + operation) if parts is not None else None
+    return ScriptNode(operation, path, m["file"] or "", natural(m["line"]) if m["line"] else None)
+
+
 @lru_cache(maxsize=32_768)
 def module_path(name: str) -> ModulePath | None:
     """The path that a node's or parameter's name tells, None where it tells none."""
     name = _TENSOR.sub("", name, count=1)
     if (m := _PARAMETER.fullmatch(name)) is not None:
         return ModulePath(tuple(m["path"].split(".")))
+    if (scripted := script_node(name)) is not None:
+        return scripted.path
     if (traced := _TRACED.fullmatch(name)) is not None:
         return _traced(traced["path"], traced["node"])
     if not name.startswith("/"):

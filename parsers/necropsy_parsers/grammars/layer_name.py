@@ -10,6 +10,7 @@ r"""Names of TensorRT's layers, to the network nodes that were fused into them.
     __myl_AddReshTran_myl0_5, /qkv/MatMul_myl0_6                   a Myelin kernel; the second still bears a node's name
     [CONVOLUTION]-[aten_ops.convolution.default]-[conv1/convolution]    Torch-TensorRT's; before a cast that it makes
                                                                    stands `Cast ITensor x from A to B - `
+    %7 : Tensor = aten::relu(%x), scope: __module.act # f.py:7:0   the same, of TorchScript: the node as it is printed
 
 Nodes may hold commas, slashes, brackets and blanks: only ` + `, ` || `, `PWN(..)` and `{ForeignNode[..]}` divide.
 What fits no form is one node of that name.
@@ -18,7 +19,7 @@ What fits no form is one node of that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
@@ -139,7 +140,7 @@ def parse(text: str) -> LayerName:
         tree = grammar().parse(raw)
     except (LarkError, RecursionError, ValueError):
         return LayerName(raw, "node", (part(raw),), understood=" + " not in raw and "PWN(" not in raw)
-    parts = tuple(part(leaf) for leaf in _leaves(tree))
+    parts = tuple(part(leaf) for leaf in _joined(_leaves(tree)))
     kind = str(tree.data)
     if kind == "node" and raw.endswith(" copy"):
         kind = "copy"
@@ -196,6 +197,20 @@ def grammar() -> Lark:
     from lark import Lark
 
     return Lark(GRAMMAR, parser="lalr", maybe_placeholders=False)
+
+
+def _joined(leaves: Iterable[str]) -> Iterator[str]:
+    """Nodes, of which TorchScript's (`%7 : Tensor = aten::relu(%x), scope: __module.act`) hold a comma."""
+    waiting = ""
+    for leaf in leaves:
+        if waiting and leaf.startswith("scope: "):
+            waiting = f"{waiting}, {leaf}"
+            continue
+        if waiting:
+            yield waiting
+        waiting = leaf
+    if waiting:
+        yield waiting
 
 
 def _leaves(tree: Tree[Token]) -> Iterator[str]:
