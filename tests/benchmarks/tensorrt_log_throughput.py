@@ -4,9 +4,10 @@
 
 All rules are on. `made` is a log in the proportions of a real one (TensorRT 8.6, a convolutional network in fp16 and
 int8): tactics with long kernel names, three times as many reformats as layers, then the list of layers. Names, times
-and numbers of tactics differ. `--base` adds real verbose logs, plain or .gz, in two forms: `one build`, whose timing is
-repeated, and `builds`, the whole log again and again; each time with other layers, formats and times, so that nothing
-profits from lines seen before. The floor is counting line feeds with `bytes.count` in the same run; `each further MB`
+and numbers of tactics differ. `--base` adds real verbose logs, plain or .gz, in three forms: `one build`, whose timing
+is repeated (where it has any), `builds`, the whole log again and again, and `ranks`, the same by four ranks at once, a
+few lines of each in turn behind `[rank3]: `; each time with other layers, formats and times, so that nothing profits
+from lines seen before. The floor is counting line feeds with `bytes.count` in the same run; `each further MB`
 is the speed without what the smallest log of the kind cost (start-up, imports, patterns).
 """
 
@@ -114,9 +115,35 @@ def other(text: bytes, turn: int) -> bytes:
     return _CHANGED.sub(changed, text)
 
 
+def read(base: Path) -> bytes:
+    """A real log."""
+    return gzip.decompress(base.read_bytes()) if base.suffix == ".gz" else base.read_bytes()
+
+
+def woven(base: Path, ranks: int = 4) -> Callable[[int], Iterator[bytes]]:
+    """A real log of any size, as ranks write it that build at the same time: runs of one to six lines."""
+    text = read(base)
+
+    def pieces(size: int) -> Iterator[bytes]:
+        written = turn = 0
+        while written < size:
+            left = [other(text, turn + rank).splitlines(keepends=True)[::-1] for rank in range(ranks)]
+            turn += ranks
+            piece, n = [], 0
+            while any(left):
+                n += 1
+                rank = n * 7919 % 99991 % ranks
+                for _ in range(min(1 + n * 104729 % 99991 % 6, len(left[rank]))):
+                    piece.append(b"[rank%d]: " % rank + left[rank].pop())
+            written += sum(map(len, piece))
+            yield b"".join(piece)
+
+    return pieces
+
+
 def repeated(base: Path, *, builds: bool) -> Callable[[int], Iterator[bytes]]:
     """A real log of any size: its timing repeated, or all of it."""
-    text = gzip.decompress(base.read_bytes()) if base.suffix == ".gz" else base.read_bytes()
+    text = read(base)
     places = [m.start() for m in _TIMING.finditer(text)]
     begin = text.rfind(b"\n", 0, places[0]) + 1 if places and not builds else 0
     end = text.rfind(b"\n", 0, places[-1]) + 1 if places and not builds else len(text)
@@ -149,8 +176,11 @@ def main() -> None:
     options = parser.parse_args()
     kinds: dict[str, Callable[[int], Iterator[bytes]]] = {"made": made}
     for base in options.base:
-        kinds[f"{base.name.partition('.')[0]}, one build"] = repeated(base, builds=False)
-        kinds[f"{base.name.partition('.')[0]}, builds"] = repeated(base, builds=True)
+        name = base.name.partition(".")[0]
+        if b"Timing Runner: " in read(base):
+            kinds[f"{name}, one build"] = repeated(base, builds=False)
+        kinds[f"{name}, builds"] = repeated(base, builds=True)
+        kinds[f"{name}, ranks"] = woven(base)
     print(f"{'log':32s}   MB  floor MB/s  analyze MB/s  of floor  each further MB  peak MB  findings")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "build.log"
