@@ -117,6 +117,16 @@ def test_common_formats_are_what_the_grammar_makes_of_them(
     tensor_format.parse.cache_clear()
 
 
+def test_what_no_sentence_of_the_grammar_begins_with_is_read_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded() -> None:
+        raise AssertionError("the grammar was loaded")
+
+    monkeypatch.setattr(tensor_format, "grammar", loaded)
+    tensor_format.parse.cache_clear()
+    told = tensor_format.parse("(Transposed) Transposed format", "Half")
+    assert (told.dtype, told.layout) == ("fp16", "transposed")
+
+
 def test_a_type_that_stands_beside_the_format() -> None:
     told = tensor_format.parse("(Linear) Row major linear format", "Half")
     assert (told.dtype, told.layout) == ("fp16", "CHW")

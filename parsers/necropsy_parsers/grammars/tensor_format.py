@@ -69,6 +69,10 @@ _COMMON: Final = re.compile(
     r"(?P<where> where channel % (?P<multiple>[1-9]\d{0,2}) == 0)?",
     re.I,
 )
+# What the grammar's sentences begin with; of `Transposed format` it makes nothing.
+_SENTENCE: Final = re.compile(
+    r"[a-z]\w*\s*\(|(?:two|four|eight|sixteen|thirty-two|sixty-four|\d+)\b|non-vectorized|channel|row", re.I
+)
 _KIND: Final = re.compile(r"\((?P<kind>[A-Za-z][\w/]*)\) ")  # what 10.x and later put before the words
 _KINDS: Final = {"Linear": "CHW", "NHWC": "HWC", "NDHWC": "DHWC", "Transposed": "transposed", "Arbitrary": "strided"}
 _DLA: Final = re.compile(r"\bDLA\b|column stride")
@@ -120,7 +124,7 @@ def parse(text: str, dtype: str = "") -> TensorFormat:
     fallback = TensorFormat(raw[:MAX_LENGTH], known or (dtype_of(loose[1]) if loose else ""))
     if _DYNAMIC.search(raw):
         return TensorFormat(raw, fallback.dtype, "dynamic")
-    if not raw or len(raw) > MAX_LENGTH or raw.count("(") > 200:
+    if len(raw) > MAX_LENGTH or raw.count("(") > 200 or _SENTENCE.match(raw) is None:
         return fallback
     from lark.exceptions import LarkError
 
