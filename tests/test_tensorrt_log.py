@@ -17,6 +17,7 @@ from necropsy_parsers.tensorrt_log.heads import read_head, segments
 from necropsy_parsers.tensorrt_log.kinds import KINDS
 from necropsy_parsers.tensorrt_log.reader import TensorrtReader
 from necropsy_parsers.tensorrt_log.records import TrtBuild, TrtMessage, TrtTactic, TrtTimings
+from necropsy_parsers.tensorrt_log.search import marked
 
 import necropsy
 from necropsy.api import analyze
@@ -305,3 +306,23 @@ def test_a_logger_that_heads_each_line_of_a_dump() -> None:
     (message,) = [m for m in read("\n".join(lines) + "\n") if isinstance(m, TrtMessage)]
     assert message.node is not None
     assert (message.node.name, message.node.attributes) == ("/neck/mish", {"beta": "1.5"})
+
+
+@pytest.mark.parametrize(
+    ("loud", "quiet"),
+    [
+        (
+            "ERROR:torch_tensorrt [TensorRT Conversion Context]:x",
+            "DEBUG:torch_tensorrt [TensorRT Conversion Context]:x",
+        ),
+        (
+            "2026-01-31 12:00:00.1: W tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:42] DefaultLogger x",
+            "2026-01-31 12:00:00.1: I tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:42] DefaultLogger x",
+        ),
+    ],
+)
+def test_of_heads_that_all_lines_bear_those_of_warnings_and_errors_count(loud: str, quiet: str) -> None:
+    text = f"{quiet}\n{loud}\n{quiet}\n"
+    assert [m.begin for m in marked(text.encode())] == [len(quiet) + 1]
+    assert len(list(marked(f"\x1b[0m{text}".encode()))) == 3  # colours may hide what a line says
+    assert [m.level for m in read(text) if isinstance(m, TrtMessage)] == ["E" if "ERROR" in loud else "W"]

@@ -29,6 +29,15 @@ _LITERALS: Final = tuple(
     )
 )  # fmt: skip
 _RANGE: Final = _LITERALS.index(RANGE)
+# Heads that loggers put before all that TensorRT says, with the level before them: of two hundred thousand such lines
+# only those of a warning or an error are of interest.
+_EVERY: Final = {
+    _LITERALS.index(literal): len(literal)
+    for literal in (b"torch_tensorrt [TensorRT Conversion Context]", b"/trt_logger.cc:")
+}
+_LOUD: Final = re.compile(
+    rb"\[[WEF!]\]|WARN|ERROR|FATAL|CRITICAL|INTERNAL|[Ww]arning|[Ee]rror|\b[WEF]\d{4} |: [WEF] tensorflow/"
+)
 
 
 class Marks(Struct, frozen=True):
@@ -57,7 +66,7 @@ class Marked(Struct, frozen=True):
 
 def marked(chunk: bytes) -> Iterator[Marked]:
     """Lines that hold literals, in order."""
-    found = sorted(_hits(chunk))
+    found = sorted(_loud(chunk, _hits(chunk)))
     index, count = 0, len(found)
     while index < count:
         position = found[index][0]
@@ -70,6 +79,17 @@ def marked(chunk: bytes) -> Iterator[Marked]:
         ranges = numbers.count(_RANGE)
         others = frozenset(numbers) - {_RANGE} if ranges else frozenset(numbers)
         yield Marked(begin, end, ranges, _marks(others) if others else None)
+
+
+def _loud(chunk: bytes, hits: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Without heads of lines that are no warning and no error, unless colours may hide what such a line says."""
+    if b"\x1b" in chunk or not any(number in _EVERY for _, number in hits):
+        return hits
+    return [
+        (at, number)
+        for at, number in hits
+        if number not in _EVERY or _LOUD.search(chunk, chunk.rfind(b"\n", 0, at) + 1, at + _EVERY[number])
+    ]
 
 
 def _hits(chunk: bytes) -> list[tuple[int, int]]:
