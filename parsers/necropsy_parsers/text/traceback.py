@@ -70,6 +70,8 @@ _ENDS: Final = re.compile(
 # A line without a traceback is an exception only with one of these endings: `FutureWarning: ...` is none.
 _BARE: Final = re.compile(r"(?:Error|Exception|Unsupported|Interrupt|CompilerFailed)\d*(?:\(\w+\))?$")
 _WARNING: Final = re.compile(r"\S[^:]*:\d+: \w*Warning: ")
+_HERE: Final = "<--- HERE"  # below the line that TorchScript means, in a function that it quotes
+MAX_QUOTED: Final = 60  # lines of such a function
 MAX_MESSAGE: Final = 80  # lines of one message
 MAX_OUTPUT: Final = 300  # lines of one that quotes a compiler
 MAX_FOREIGN: Final = 12  # foreign lines tolerated between the lines of one traceback
@@ -137,6 +139,9 @@ class TracebackReader:
         self._rich = False
         self._group = False
         self._notebook = False
+        self._announced = False  # the exception line ended with a colon: its message begins further down
+        self._quoted: Frame | None = None  # of TorchScript, with the line of code seen last
+        self._left = 0
 
     @property
     def open(self) -> bool:
@@ -214,11 +219,18 @@ class TracebackReader:
             exc.repeated += int(m[1])
             return True
         if text[0] in " \t":
+            if _HERE in text and exc.frames and self._quoted is not None:
+                exc.frames[-1] = Frame(
+                    exc.frames[-1].file, exc.frames[-1].line, exc.frames[-1].function, self._quoted.text
+                )
+            else:
+                self._quoted = Frame("", None, "", text.strip())
             self._code(exc, text.strip())
             return True
         named = parse_exception_line(text, expected=bool(exc.frames) or self._state == "start")
         if named is not None:
             self._named(named)
+            self._announced = not named[1] and text.rstrip().endswith(":")
             return True
         self._foreign += 1
         return self._foreign <= MAX_FOREIGN and not _WARNING.match(text)
@@ -229,6 +241,7 @@ class TracebackReader:
         exc.type, exc.message = named
         exc.complete, exc.at = True, self.at
         self._state, self._blank, self._foreign, self._user = "message", 0, 0, False
+        self._announced, self._quoted = False, None
 
     def _frame(self, text: str) -> bool:
         m = _FRAME.match(text)
@@ -275,6 +288,8 @@ class TracebackReader:
 
     def _in_message(self, text: str) -> bool:
         exc = self.chain[-1]
+        if self._quoted is not None and self._in_quoted(exc, self._quoted, text):
+            return True
         stripped = text.strip()
         if not stripped:
             self._blank += 1
@@ -313,8 +328,27 @@ class TracebackReader:
         # Inductor's compile workers: the kernel's name stands between since torch 2.8.
         return last == '"""' or "terminated with the following error" in last or _SUBPROCESS.search(last) is not None
 
+    def _in_quoted(self, exc: Exc, frame: Frame, text: str) -> bool:
+        """A line of the function that TorchScript quotes; callers follow."""
+        self._left -= 1
+        if _HERE in text:
+            exc.user_frames.insert(0, frame)
+            self._quoted = None
+        elif self._left < 0 or HEADER in text or _FRAME.match(text):
+            self._quoted = None
+            return False
+        elif text.strip():
+            self._quoted = Frame(frame.file, frame.line, "", text.strip())
+        exc.detail.append(text)
+        return True
+
     def _frame_in_message(self, text: str) -> bool:
         exc = self.chain[-1]
+        m = _FRAME.match(text)
+        if m is not None and not m["function"]:
+            self._quoted, self._left = Frame(m["file"], int(m["line"]), ""), MAX_QUOTED
+            exc.detail.append(text)
+            return True
         if any(_USER_STACK.fullmatch(d.strip()) for d in exc.detail[-3:]) or self._user:
             self._user = True
             return self._frame(text)
@@ -326,12 +360,14 @@ class TracebackReader:
         if self._user and text[0] in " \t":
             self._code(exc, text.strip())
             return True
-        known = _CONTINUES.match(text.lstrip()) or (self._quotes_compiler() and _COMPILER_SAYS.match(text))
-        if _ENDS.match(text) or reports_step(text) or (not known and self._blank and text[0] not in " \t|"):
-            return False
         announced = not exc.detail and exc.message.endswith(" raised:")  # Dynamo: the backend's error is the next line
+        known = _CONTINUES.match(text.lstrip()) or (self._quotes_compiler() and _COMPILER_SAYS.match(text))
+        apart = self._blank and text[0] not in " \t|" and not known and not self._announced
+        if apart or _ENDS.match(text) or reports_step(text):
+            return False
         if not known and text[0] not in " \t" and not announced and self._looks_new(text):
             return False
+        self._announced = False
         if self._user and text.startswith("Set TORCH"):
             self._user = False
         exc.detail += [""] * self._blank + [text]

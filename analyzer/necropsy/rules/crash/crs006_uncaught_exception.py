@@ -28,18 +28,22 @@ References
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
 
 from necropsy_parsers.patterns import lazily
+from necropsy_parsers.records import Frame
 
 from necropsy.claim import from_exception, one_line
 from necropsy.conditions import LIBRARY_CLASH, NO_DEVICE, NO_GRADIENTS, NOT_FINITE, PROCESS_DIED
 from necropsy.evidence.exceptions import ExceptionRow, Exceptions
 from necropsy.evidence.sources import Sources
 from necropsy.finding import Finding, Fix, Place, Severity
+from necropsy.provenance.frames import is_library
 from necropsy.provenance.triton import kernel_error, kernel_place
 from necropsy.rule import rule
 
@@ -102,6 +106,16 @@ def _fixes(row: ExceptionRow) -> Iterator[Fix]:
         yield Fix("Look for the first error of the workers; this exception only reports that one ended", "investigate")
 
 
+def _shadowing(row: ExceptionRow) -> Frame | None:
+    """The user's file that a library imported, which meant Python's own module of that name."""
+    for before, frame in pairwise(row.main.frames):
+        name = re.split(r"[/\\]", frame.file)[-1].removesuffix(".py")
+        imported = name in sys.stdlib_module_names and re.match(rf"(?:import|from)\b.*\b{name}\b", before.text)
+        if imported and is_library(before.file) and not is_library(frame.file):
+            return frame
+    return None
+
+
 def _kernel(row: ExceptionRow, sources: Sources) -> Finding | None:
     """A Triton kernel that does not compile: the claim is the line inside the kernel."""
     error = kernel_error(row.main)
@@ -152,7 +166,17 @@ def check(exceptions: Exceptions, sources: Sources) -> Iterator[Finding]:
         if (kernel := _kernel(row, sources)) is not None:
             yield kernel
             continue
-        text = one_line(row.message)
+        if (own := _shadowing(row)) is not None:
+            name = re.split(r"[/\\]", own.file)[-1]
+            yield from_exception(
+                row,
+                f"`{name}` of the program has the name of a module of Python's own, and libraries import it instead: "
+                f"{row.name}.",
+                facts={"exception": row.type, "error": one_line(row.message)},
+                fixes=(Fix(f"Rename {name}, and remove its compiled copy from __pycache__", "code"),),
+            )
+            continue
+        text = one_line(row.message or next((x for x in row.text.split("\n") if re.search(r"\w", x)), "")).rstrip(":")
         sentence = f"{row.name}: {text}" if text else row.name
         last = row.chain[-1]
         if last is not row.main and last.complete and last.relation in ("cause", "context"):

@@ -40,6 +40,7 @@ from necropsy.rule import rule
 _TO: Final = "Move the input to the device of the weights before the call: x = x.to(next(model.parameters()).device)"
 _DTYPE: Final = "Convert the input to the dtype of the weights, or run the call under torch.autocast"
 _SIZE: Final = "Print the shapes before the line; make the layer's input size that of what arrives"
+_IDS: Final = "Check the ids against the table's size (vocabulary, number of classes, maximum length) before the call"
 _PAD: Final = "Pad or crop the samples to one size in the Dataset, or give the DataLoader a collate_fn"
 SAYINGS: Final = (
     saying(
@@ -167,17 +168,25 @@ SAYINGS: Final = (
         "Use .reshape(...) here, or .contiguous() where the tensor was transposed",
     ),
     saying(
-        (
-            r"[Ii]ndex (?P<i>-?\d+) is out of bounds for "
-            r"(?:dimension (?P<dim>\d+)|axis (?P<axis>\d+)) with size (?P<size>\d+)"
-            r"|(?:index|Target (?P<t>-?\d+)) (?:out of range in self|is out of bounds)"
-            r"|^IndexError: index out of range in self"
-        ),
-        (
-            "An index lies outside the tensor it selects from {size} {t}: "
-            "an id, label or position is too large or negative."
-        ),
-        "Check the ids against the table's size (vocabulary, number of classes, maximum length) before the call",
+        r"[Ii]ndex (?P<i>-?\d+) is out of bounds for (?P<dim>(?:dimension|axis) \d+) with size (?P<size>\d+)",
+        "An index lies outside the tensor it selects from: {i} in {dim}, which has size {size}.",
+        _IDS,
+    ),
+    saying(
+        r"Target (?P<t>-?\d+) (?:is out of bounds|out of range)",
+        "An index lies outside the tensor it selects from: the label {t} is none of the classes that the scores have.",
+        "Make the last layer as wide as there are classes, and check the labels: they count from 0",
+    ),
+    # Checks in code that Inductor generates for the CPU (torch/_inductor/codegen/cpp.py); on a GPU they are assertions.
+    saying(
+        r"kernel, \S+:\d+, index out of bounds: (?:-?\w+ <= )?\w+ < (?P<size>\w+?)L?$",
+        "An index lies outside the tensor it selects from (size {size}), in a kernel of torch.compile.",
+        _IDS,
+    ),
+    saying(
+        r"index (?:out of range in self|is out of bounds)",
+        "An index lies outside the table it selects from: an id, label or position is too large or negative.",
+        _IDS,
     ),
     saying(
         (
