@@ -85,11 +85,18 @@ def _loud(chunk: bytes, hits: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Without heads of lines that are no warning and no error, unless colours may hide what such a line says."""
     if b"\x1b" in chunk or not any(number in _EVERY for _, number in hits):
         return hits
-    return [
-        (at, number)
-        for at, number in hits
-        if number not in _EVERY or _LOUD.search(chunk, chunk.rfind(b"\n", 0, at) + 1, at + _EVERY[number])
-    ]
+    told: dict[bytes, bool] = {}  # heads seen: most logs have few
+    found = []
+    for at, number in hits:
+        if number in _EVERY:
+            head = chunk[chunk.rfind(b"\n", 0, at) + 1 : at + _EVERY[number]]
+            loud = told.get(head)
+            if loud is None:
+                loud = told[head] = _LOUD.search(head) is not None
+            if not loud:
+                continue
+        found.append((at, number))
+    return found
 
 
 def _hits(chunk: bytes) -> list[tuple[int, int]]:
