@@ -15,6 +15,13 @@ from necropsy.provenance.recompiles import Story, failure_of
 from necropsy.rules.compile._recompiles import Version, asked_of, is_int_attribute, named
 
 _ARGUMENT: Final = lazily(r"^[^\W\d]\w*$")
+_RATE: Final = lazily(r"param_groups\[\d+\]\[['\"]lr['\"]\]")
+# torch's recipe on compiled optimizers with schedulers: these fill a tensor in place (2.4 and later).
+LEARNING_RATE: Final = Fix(
+    "Make the learning rate a tensor, which schedulers fill in place: a float is compiled in as a constant",
+    "code",
+    command="torch.optim.SGD(parameters, lr=torch.tensor(0.1))",
+)
 _CHANGED: Final = lazily(r"(?:\+|-|\*|//?|%|\||&|<<|>>|\*\*)?=(?!=)")
 
 
@@ -39,6 +46,8 @@ def fixes_for(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
     if is_int_attribute(story):
         return _attribute(story, known)
     name = named(story)
+    if guard.kind == "float" and _RATE.search(guard.source):
+        return (LEARNING_RATE,)
     if guard.kind in ("int", "float"):
         return (*_counted(story, name), *_number(guard.kind, name, known))
     if guard.kind == "length" and (collected := _collected(story, name)):
