@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
+from operator import methodcaller
 from typing import Final
 
 from necropsy_parsers.issues import Issues
@@ -39,6 +41,7 @@ _HEAD: Final = (
 _FIRST: Final = re.compile(_HEAD)
 # Lines behind the same head; what might be more of a head begins another run.
 _RUN: Final = re.compile(rb"(" + _HEAD + rb")[^\n]*\n(?:\1(?![ :<]|\[rank\d)[^\n]*\n)*")
+_line_feeds: Final = methodcaller("count", b"\n")
 _CONTAINER: Final = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?")
 
 
@@ -145,28 +148,32 @@ class RankedReader:
 
     def _gathered(self, chunk: bytes, start: int, line: int) -> dict[_Key, tuple[bytes, Gathered]]:
         """The lines of each rank."""
-        gathered: dict[_Key, _Runs] = defaultdict(_Runs)
         if not chunk.endswith(b"\n"):
             chunk += b"\n"
-        at = begin = lines = 0
-        last, size = self._last, len(chunk)
-        while at < size:  # the longest runs of lines of one rank
-            m = _RUN.match(chunk, at)
-            key = _NOBODY if m is None else self._of_word(m[2], start + at)
+        keys: list[_Key] = []
+        cuts: list[int] = []  # where runs begin
+        at, last, size = 0, self._last, len(chunk)
+        match, known = _RUN.match, self._keys.get
+        while at < size:
+            m = match(chunk, at)
+            key = _NOBODY if m is None else known(m[2]) or self._of_word(m[2], start + at)
             if m is not None and key != _NOBODY:
                 end = m.end()
             else:
                 end = chunk.find(b"\n", at) + 1
                 if not begins(chunk[at : min(end, at + 80)].decode("utf-8", "replace")):
                     key = last
-            if key != last and at > begin:
-                lines += gathered[last].add(chunk[begin:at], start + begin, line + lines + 1)
-                begin = at
+            if key != last or not cuts:
+                keys.append(key)
+                cuts.append(at)
             last, at = key, end
-        if at > begin:
-            gathered[last].add(chunk[begin:], start + begin, line + lines + 1)
         self._last = last
-        return {key: runs.taken() for key, runs in gathered.items()}
+        texts = [chunk[begin:end] for begin, end in pairwise((*cuts, size))]
+        numbers = list(accumulate(map(_line_feeds, texts), initial=line + 1))
+        runs: dict[_Key, list[int]] = defaultdict(list)
+        for index, key in enumerate(keys):
+            runs[key].append(index)
+        return {key: _together(own, texts, cuts, numbers, start) for key, own in runs.items()}
 
     def _all(self) -> Iterable[TensorrtReader]:
         return dict.fromkeys((self._one, *self._readers.values()))
@@ -183,30 +190,12 @@ class RankedReader:
             yield from reader.records()
 
 
-class _Runs:
-    """Runs of lines of one rank in a chunk."""
-
-    def __init__(self) -> None:
-        self._texts: list[bytes] = []
-        self._begins: list[int] = []
-        self._offsets: list[int] = []
-        self._numbers: list[int] = []
-        self._feeds: list[int] = []
-        self._size = self._lines = 0
-
-    def add(self, text: bytes, offset: int, number: int) -> int:
-        """Take a run at a byte of the input, the first line of which has that number; returns how many lines it has."""
-        self._texts.append(text)
-        self._begins.append(self._size)
-        self._offsets.append(offset)
-        self._numbers.append(number)
-        self._feeds.append(self._lines)
-        lines = text.count(b"\n")
-        self._size += len(text)
-        self._lines += lines
-        return lines
-
-    def taken(self) -> tuple[bytes, Gathered]:
-        """All of them together, and where they stand."""
-        text = b"".join(self._texts)
-        return text, Gathered(text, self._begins, self._offsets, self._numbers, self._feeds)
+def _together(
+    own: list[int], texts: list[bytes], cuts: list[int], numbers: list[int], start: int
+) -> tuple[bytes, Gathered]:
+    """The runs of one rank among all of a chunk at byte `start` of the input, and where they stand."""
+    mine = [texts[i] for i in own]
+    begins = list(accumulate(map(len, mine), initial=0))
+    feeds = list(accumulate([numbers[i + 1] - numbers[i] for i in own], initial=0))
+    text = b"".join(mine)
+    return text, Gathered(text, begins[:-1], [start + cuts[i] for i in own], [numbers[i] for i in own], feeds[:-1])
