@@ -46,8 +46,6 @@ def fixes_for(story: Story, known: tuple[Version, Version]) -> tuple[Fix, ...]:
     if is_int_attribute(story):
         return _attribute(story, known)
     name = named(story)
-    if guard.kind == "float" and _RATE.search(guard.source):
-        return (LEARNING_RATE,)
     if guard.kind in ("int", "float"):
         return (*_counted(story, name), *_number(guard.kind, name, known))
     if guard.kind == "length" and (collected := _collected(story, name)):
@@ -205,6 +203,8 @@ def _collected(story: Story, name: str) -> tuple[Fix, ...]:
 def _number(kind: str, name: str, known: tuple[Version, Version]) -> tuple[Fix, ...]:
     if "__defaults__" in name or "__closure__" in name:
         return (Fix("Create the function once, outside the loop, and pass what changes as a tensor", "code"),)
+    if kind == "float" and _RATE.search(name):
+        return (LEARNING_RATE,)
     made = f": `torch.tensor({name})`" if _ARGUMENT.match(name) else ""
     tensor = Fix(f"Pass it as a tensor{made}, created once and filled in place", "code")
     if kind == "float" and known[1] <= (2, 5):
