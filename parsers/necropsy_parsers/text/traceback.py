@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from necropsy_parsers.records import Frame, Record
 from necropsy_parsers.text import notebook
+from necropsy_parsers.text.continuations import COMPILER_SAYS, CONTINUES, ENDS, SUBPROCESS, USER_STACK
 from necropsy_parsers.text.exception_line import parse_exception_line
 from necropsy_parsers.text.plain import reports_step
 
@@ -40,33 +41,6 @@ _RICH_FRAME: Final = re.compile(
 )
 _RICH_CODE: Final = re.compile(r"[│|]\s*❱\s*\d+ [│ ]?(?P<text>.*?)\s*[│|]?$")
 
-# Lines without indentation that torch, NCCL and Triton write after the first line of a message.
-_CONTINUES: Final = re.compile(
-    r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE|Device-side assert"
-    r"|from user code:|Set TORCH|You can suppress|ncclInvalid|ncclUnhandled|ncclSystem|ncclInternal|ncclRemote"
-    r"|Last error:|Exception raised from|frame #\d+|C\+\+ CapturedTraceback|The above|Original Traceback|-- Process"
-    r'|"""|While executing|GraphModule|Explanation:|Hint:|Developer debug|For more details|Parameter(?:s| indices)'
-    r"|Duplicate GPU|size mismatch for|Missing key|Unexpected key|making sure|If you already|In addition|\{|\}|\]|\)"
-    r"|User [Ss]tack|Found from ?:|Caused by: |For extended logs|For more information, run|If you suspect the guard"
-    r"|ATTENTION: guard_size|Potential framework code culprit|consider using data-dependent"
-    r"|For more debugging help|For C\+\+ stack|Command:$|Output:$|Name=\w+$|OpenMP support not found"
-)
-# Headings of the user's stack inside a message: Dynamo's, symbolic shapes', Inductor's (torch 2.11 and later).
-_USER_STACK: Final = re.compile(r"from user code:|User [Ss]tack(?: \(most recent call last\))?:|Found from ?:")
-# What compilers, linkers and assemblers write behind a blank line; Inductor quotes their output in its exception.
-_COMPILER_SAYS: Final = re.compile(
-    r"\S*\.(?:cpp|cc|cu|cuh|h|hpp|c|o|obj|so|lib|exp|pyd|dll)\b"
-    r"|\S*(?:g\+\+|clang|\bcl|\bld|collect2|cc1plus|nvcc|ptxas|c\+\+|link|LINK|icx)[\w.-]*\s?: "
-    r"|In file|compilation terminated|\d+ (?:errors?|warnings?) |Microsoft|Copyright|Generating|Creating library"
-    r"|\([1-9]\) "
-)
-_SUBPROCESS: Final = re.compile(r"An exception occurred in a subprocess:$|^Name=[\w<>]+$")
-# What ends a message: the next thing that a shell, launcher or logger says.
-_ENDS: Final = re.compile(
-    r"exit(?: code)? ?\d|wandb:|srun:|slurmstepd|terminate called|Killed$|Aborted|Segmentation fault"
-    r"|real\t|make: |\$ |\+ "
-    r"|Epoch|AUTOTUNE \w"
-)
 # A line without a traceback is an exception only with one of these endings: `FutureWarning: ...` is none.
 _BARE: Final = re.compile(r"(?:Error|Exception|Unsupported|Interrupt|CompilerFailed)\d*(?:\(\w+\))?$")
 _WARNING: Final = re.compile(r"\S[^:]*:\d+: \w*Warning: ")
@@ -326,21 +300,31 @@ class TracebackReader:
         exc = self.chain[-1]
         last = next((d.strip() for d in reversed(exc.detail) if d.strip()), exc.message)
         # Inductor's compile workers: the kernel's name stands between since torch 2.8.
-        return last == '"""' or "terminated with the following error" in last or _SUBPROCESS.search(last) is not None
+        return last == '"""' or "terminated with the following error" in last or SUBPROCESS.search(last) is not None
 
     def _in_quoted(self, exc: Exc, frame: Frame, text: str) -> bool:
-        """A line of the function that TorchScript quotes; callers follow."""
+        """A line of the function that TorchScript quotes; callers follow. Of a SyntaxError there is but one."""
         self._left -= 1
         if _HERE in text:
             exc.user_frames.insert(0, frame)
-            self._quoted = None
-        elif self._left < 0 or HEADER in text or _FRAME.match(text):
+        elif _CARETS.match(text):
+            self._push("original", "")
+            self._state = "frames"
+            self.chain[-1].frames.append(frame)
+        elif self._left < 0 or HEADER in text or _FRAME.match(text) or self._is_others(text):
             self._quoted = None
             return False
-        elif text.strip():
-            self._quoted = Frame(frame.file, frame.line, "", text.strip())
+        else:
+            self._quoted = Frame(frame.file, frame.line, "", text.strip() or frame.text)
+            exc.detail.append(text)
+            return True
+        self._quoted = None
         exc.detail.append(text)
         return True
+
+    def _is_others(self, text: str) -> bool:
+        """Whether a line cannot be of a function that is quoted."""
+        return bool(ENDS.match(text) or reports_step(text)) or (text[:1] not in " \t" and self._looks_new(text))
 
     def _frame_in_message(self, text: str) -> bool:
         exc = self.chain[-1]
@@ -349,7 +333,7 @@ class TracebackReader:
             self._quoted, self._left = Frame(m["file"], int(m["line"]), ""), MAX_QUOTED
             exc.detail.append(text)
             return True
-        if any(_USER_STACK.fullmatch(d.strip()) for d in exc.detail[-3:]) or self._user:
+        if any(USER_STACK.fullmatch(d.strip()) for d in exc.detail[-3:]) or self._user:
             self._user = True
             return self._frame(text)
         if exc.frames or exc.detail:  # Ray: the remote stack follows the message without a header
@@ -361,9 +345,9 @@ class TracebackReader:
             self._code(exc, text.strip())
             return True
         announced = not exc.detail and exc.message.endswith(" raised:")  # Dynamo: the backend's error is the next line
-        known = _CONTINUES.match(text.lstrip()) or (self._quotes_compiler() and _COMPILER_SAYS.match(text))
+        known = CONTINUES.match(text.lstrip()) or (self._quotes_compiler() and COMPILER_SAYS.match(text))
         apart = self._blank and text[0] not in " \t|" and not known and not self._announced
-        if apart or _ENDS.match(text) or reports_step(text):
+        if apart or ENDS.match(text) or reports_step(text):
             return False
         if not known and text[0] not in " \t" and not announced and self._looks_new(text):
             return False
