@@ -34,7 +34,7 @@ from necropsy_parsers.patterns import lazily
 from necropsy.claim import from_exception, match, said, saying
 from necropsy.conditions import OUT_OF_RANGE
 from necropsy.evidence.exceptions import Exceptions
-from necropsy.finding import Finding, Severity
+from necropsy.finding import Finding, Fix, Severity
 from necropsy.rule import rule
 
 _TO: Final = "Move the input to the device of the weights before the call: x = x.to(next(model.parameters()).device)"
@@ -233,6 +233,13 @@ SAYINGS: Final = (
         ),
         "dtype mismatch: {a}{c}{e} where {b}{d}{f} is needed.",
         _DTYPE,
+    ),
+    saying(
+        r"No available kernel\. +Aborting execution",
+        "None of the attention kernels that are allowed takes these tensors (dtype, head size, mask or device).",
+        Fix("Read the warnings before it: they tell for each kernel why it was refused", "investigate"),
+        "Cast query, key and value to bfloat16 or float16, or allow others, too: SDPBackend.EFFICIENT_ATTENTION, "
+        "SDPBackend.MATH",
     ),
     saying(
         r"FlashAttention only support(?:s)? (?P<what>fp16 and bf16 data type[^\n]*)",

@@ -51,9 +51,13 @@ _SKIP: Final = Fix(
     "Load that sample alone to see it; repair it, or let the data set skip and count such samples", "code"
 )
 
+_OF_DEVICE: Final = lazily(r"in forked subprocess|CUDA error|CUDA out of memory")  # whatever sample it is
+
 
 def _of_sample(row: ExceptionRow) -> bool:
     """Whether the exception arose while a sample was read: by its words, or in a worker inside the data set."""
+    if _OF_DEVICE.search(row.text):
+        return False
     if _DECODE.search(row.text):
         return True
     worker = any("in DataLoader worker process" in e.message for e in row.chain)

@@ -32,6 +32,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -39,6 +40,7 @@ from msgspec.structs import replace
 
 from necropsy_parsers.messages.cuda_error import CudaError
 from necropsy_parsers.messages.device_assert import DeviceAssert
+from necropsy_parsers.patterns import lazily
 
 from necropsy.claim import from_exception, from_record
 from necropsy.conditions import DEVICE_FAULT, OUT_OF_RANGE, PROCESS_DIED
@@ -52,6 +54,7 @@ from necropsy.finding import Confidence, Finding, Fix, Place, Related, Severity
 from necropsy.provenance.device_faults import FAULTS, explain_assert, launched_before, narrowed, of_index
 from necropsy.rule import rule
 
+_GENERATED: Final = lazily(r"c[a-z2-7]{50,51}\.py")  # Inductor names its files by hashes
 _BLOCKING: Final = Fix(
     "Run once more with CUDA_LAUNCH_BLOCKING=1: the traceback then ends at the launch that fails",
     "env",
@@ -96,7 +99,7 @@ def _finding(
     meaning, fix = explain_assert(asserted) if asserted else ("", None)
     sentence = f"CUDA error: {what}"
     if asserted is not None:
-        sentence += f"; in kernel `{asserted.kernel}` the check `{asserted.condition}` failed: {meaning}"
+        sentence += f"; in {_kernel(asserted)} the check `{asserted.condition}` failed: {meaning}"
     confidence = Confidence.CERTAIN
     if pinned is not None:
         code = (pinned, *code)
@@ -181,13 +184,18 @@ def _assertion(asserted: DeviceAssert, activity: Activity) -> Finding:
     meaning, fix = explain_assert(asserted)
     return from_record(
         asserted,
-        (
-            f"In kernel `{asserted.kernel}` the check `{asserted.condition}` failed: "
-            f"{meaning}; the log has no traceback of it."
-        ),
+        (f"In {_kernel(asserted)} the check `{asserted.condition}` failed: {meaning}; the log has no traceback of it."),
         Severity.FATAL,
         activity=activity,
         facts={"kernel": asserted.kernel, "condition": asserted.condition},
         fixes=tuple(f for f in (fix, _BLOCKING) if f is not None),
         leaves=frozenset({DEVICE_FAULT, PROCESS_DIED}),
     )
+
+
+def _kernel(asserted: DeviceAssert) -> str:
+    """The kernel in words; Triton's driver does not know the names of its functions."""
+    if asserted.kernel not in ("", "unknown"):
+        return f"kernel `{asserted.kernel}`"
+    name = re.split(r"[/\\]", asserted.file)[-1]
+    return "a kernel of torch.compile" if _GENERATED.fullmatch(name) else f"a kernel of {name}"
