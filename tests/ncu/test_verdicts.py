@@ -14,6 +14,7 @@ from necropsy.api import analyze
 from necropsy.config import Config
 from necropsy.evidence.ncu_kernels import NcuKernel, NcuKernels
 from necropsy.evidence.ncu_rules import NcuRules
+from necropsy.finding import Role
 from necropsy.ncu import access, advice, figures, pipes, stalls, story
 from necropsy.ncu.groups import Group, groups
 from necropsy.profiled import bound_by
@@ -291,3 +292,13 @@ def test_kernels_of_one_name_and_place_are_told_by_their_shape() -> None:
         "copy [8 x 256]",
         "add x2",
     ]
+
+
+def test_a_switch_that_is_off_is_told_once(tmp_path: Path) -> None:
+    """Two kernels of two lines do float32 products on ordinary cores: the shorter one follows from the longer."""
+    lines = (FORMATS.parent / "rules" / "KRN019" / "fires-ncu-raw" / "input.csv").read_text().splitlines(keepends=True)
+    other = lines[2].replace('"0"', '"9"', 1).replace("128x128x8", "256x64x8").replace("1,140.2", "740.2")
+    path = tmp_path / "two.csv"
+    path.write_text("".join([*lines, other]))
+    found = [f for f in analyze([str(path)]).findings if f.rule == "KRN019"]
+    assert [("256x64x8" in f.message, f.role) for f in found] == [(False, Role.ROOT), (True, Role.SYMPTOM)]

@@ -34,10 +34,11 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from necropsy.evidence.ncu_kernels import NcuKernels
 from necropsy.evidence.perf_hints import PerfHints
@@ -106,11 +107,19 @@ def check(
     """One note an attempt of a log; of a trace one warning for products and one for convolutions; one a kernel."""
     if hints is not None:
         yield from _warned(hints, settings)
-    for p in traces.gpu_profiles if traces is not None else ():
-        if not p.graphs:
-            yield from _measured(p, t)
+    measured = [f for p in (traces.gpu_profiles if traces is not None else ()) if not p.graphs for f in _measured(p, t)]
+    yield from measured
     if kernels is not None:
-        yield from _profiled(kernels, traces, t)
+        yield from _once(_profiled(kernels, traces, t), measured)
+
+
+def _once(profiled: Iterable[Finding], measured: Iterable[Finding]) -> Iterator[Finding]:
+    """One switch is off, however many kernels it concerns: all follow from what a trace shows, or from the longest."""
+    shown = {f.fixes: f.event for f in measured}
+    longest: dict[tuple[object, str], str] = {}
+    for finding in profiled:
+        lead = shown.get(finding.fixes) or longest.setdefault((finding.fixes, finding.anchor.input), finding.event)
+        yield finding if lead == finding.event else replace(finding, follows=lead)
 
 
 def _profiled(kernels: NcuKernels, traces: Traces | None, t: Thresholds) -> Iterator[Finding]:
