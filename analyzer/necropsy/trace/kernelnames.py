@@ -39,7 +39,7 @@ _ALIGN: Final = re.compile(r"_align(\d{1,9})(?!\d)")
 # What a template of torch computes, which its own name does not say (`reduce_kernel<512, 1, ReduceOp<float, MeanOps<`),
 # and a kernel of CUTLASS's, all of which are `Kernel2`. Not the classes that only bind one operand.
 _WITHIN: Final = re.compile(
-    r"\b(?!gpu_kernel|distribution_|[ABO]\w*?(?:Unary|Binary)Functor|[ABO]?(?:Unary|Binary)\w*Functor|opmath_)"
+    r"\b(?!gpu_kernel|distribution_|\w*(?:Unary|Binary)\w*Functor|opmath_)"
     r"(cutlass_\d+_\w+|CUDAFunctor\w+|\w+(?:Functor|Ops|_functor|_kernel_cuda|_kernel_impl|_kernel|KernelImpl))\b"
 )
 _EMPTY: Final = frozenset(("Kernel", "Kernel2", "device_kernel"))  # of CUTLASS: the template alone tells

@@ -73,6 +73,16 @@ def _machine(key: str, regex: str, says: str, *fixes: Fix) -> Cause:
     return Cause(key, ENVIRONMENT, regex, says, fixes)
 
 
+# Operators of torch's own, for which the user registers no kernels.
+_TORCHS: Final = r"(?:aten|prims?|quantized)\b[\w:.]*"
+# torch/_library/fake_impl.py and custom_ops.py (2.4 to 2.13), and the dispatcher's words for operators in C++.
+_NO_FAKE: Final = (
+    r"no fake impl registered for <CustomOpDef\((?P<op>{name})\)>"
+    r"|(?P<op2>{name}): attempted to run this operator with Meta tensors, but there was no (?:fake|abstract) impl"
+    r"|Could not run '(?P<op3>{name})' with arguments from the 'Meta' backend"
+    r"|UnsupportedOperatorException: (?P<op4>{name})"
+)
+
 CAUSES: Final = (
     _machine("disk-full", r"No space left on device|Errno 28\b|Disk quota exceeded|not enough space on the disk",
              "the disk or quota is full where compiled code is kept (TORCHINDUCTOR_CACHE_DIR, else /tmp)", ROOM),
@@ -167,11 +177,10 @@ CAUSES: Final = (
     Cause("data-dependent", PROGRAM, r"Could not (?:guard on|extract specialized integer from) "
           r"data-dependent expression (?P<what>[^\n(]+)",
           "the program depends on a value that is unknown while compiling ({what})", (UNBACKED,)),
-    # torch/_library/fake_impl.py and custom_ops.py (2.4 to 2.13), torch/csrc's words for operators in C++.
-    Cause("no-fake-kernel", PROGRAM, r"no fake impl registered for <CustomOpDef\((?P<op>[\w:.]+)\)>"
-          r"|(?P<op2>\w+::[\w.]+): attempted to run this operator with Meta tensors, but there was no (?:fake|abstract)"
-          r" impl|Could not run '(?P<op3>\w+::[\w.]+)' with arguments from the 'Meta' backend"
-          r"|UnsupportedOperatorException: (?P<op4>[\w:]+\.\w+)",
+    Cause("no-meta-kernel", TORCH, _NO_FAKE.replace("{name}", _TORCHS),
+          "torch's operator `{op}{op2}{op3}{op4}` has no fake kernel, which tells the compiler what it returns: it "
+          "only runs eagerly", (DISABLE,)),
+    Cause("no-fake-kernel", PROGRAM, _NO_FAKE.replace("{name}", r"[\w:.]+"),
           "the custom operator `{op}{op2}{op3}{op4}` has no fake kernel, which tells the compiler what it returns",
           (FAKE_KERNEL,)),
     Cause("reads-memory", PROGRAM, r"its data is not allocated yet|Cannot access (?:data pointer|storage) of Tensor"

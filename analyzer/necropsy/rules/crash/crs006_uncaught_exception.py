@@ -7,7 +7,8 @@ What it means
 
 Why it happens
     The program's own checks (assertions, `raise`), or an operation that met a value it
-    cannot work with.
+    cannot work with; or a file of the program that has the name of a module of Python's own
+    (`pickle.py`), which libraries then import instead.
 
 How to confirm
     Read the innermost frame of your own code: it is the place of this finding. Of a
@@ -36,7 +37,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from necropsy_parsers.patterns import lazily
-from necropsy_parsers.records import Frame
 
 from necropsy.claim import from_exception, one_line
 from necropsy.conditions import LIBRARY_CLASH, NO_DEVICE, NO_GRADIENTS, NOT_FINITE, PROCESS_DIED
@@ -106,14 +106,14 @@ def _fixes(row: ExceptionRow) -> Iterator[Fix]:
         yield Fix("Look for the first error of the workers; this exception only reports that one ended", "investigate")
 
 
-def _shadowing(row: ExceptionRow) -> Frame | None:
-    """The user's file that a library imported, which meant Python's own module of that name."""
+def _shadowing(row: ExceptionRow) -> str:
+    """The name of the user's file that a library imported, which meant Python's own module; "" where none did."""
     for before, frame in pairwise(row.main.frames):
         name = re.split(r"[/\\]", frame.file)[-1].removesuffix(".py")
         imported = name in sys.stdlib_module_names and re.match(rf"(?:import|from)\b.*\b{name}\b", before.text)
         if imported and is_library(before.file) and not is_library(frame.file):
-            return frame
-    return None
+            return f"{name}.py"
+    return ""
 
 
 def _kernel(row: ExceptionRow, sources: Sources) -> Finding | None:
@@ -166,8 +166,7 @@ def check(exceptions: Exceptions, sources: Sources) -> Iterator[Finding]:
         if (kernel := _kernel(row, sources)) is not None:
             yield kernel
             continue
-        if (own := _shadowing(row)) is not None:
-            name = re.split(r"[/\\]", own.file)[-1]
+        if name := _shadowing(row):
             yield from_exception(
                 row,
                 f"`{name}` of the program has the name of a module of Python's own, and libraries import it instead: "
